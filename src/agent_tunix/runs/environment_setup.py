@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_tunix.config.episodes import has_agent, has_environment
+from agent_tunix.config.episodes import has_agent, has_environment, verifiers_name
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, RowError
 from agent_tunix.environments import EnvironmentRecipe
@@ -16,6 +16,7 @@ from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe,
 from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
+from agent_tunix.environments.verifiers import agent_of, open_agents
 from agent_tunix.errors import ConfigError, InvalidEnvironmentError
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.tracking.own_code import explaining_missing
@@ -72,6 +73,9 @@ def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
         InvalidEnvironmentError: The command cannot be read.
     """
     agent = config.environment.agent
+    if (name := verifiers_name(config)) is not None:
+        recipe = agent_of(name, config.environment.args, working_directory)
+        return replace(recipe, modules=tuple(config.environment.modules))
     command = () if agent.command is None else read_command(agent.command)
     modules, args = tuple(config.environment.modules), config.environment.args
     return AgentRecipe(agent.function or "", command, args, modules, working_directory)
@@ -85,8 +89,10 @@ def _open_agents(config: Config, working_directory: Path) -> AgentPool:
             code="missing_package",
         )
     recipe, asked = agent_recipe(config, working_directory), config.environment
-    agent = check_agent(recipe)
     limits = AgentLimits(asked.agent.timeout_s, asked.memory_mb, asked.agent.max_concurrency)
+    if verifiers_name(config) is not None:  # reading its rows has checked it
+        return open_agents(recipe, limits)
+    agent = check_agent(recipe)
     return AgentPool(sendable_agent(recipe), limits, is_shared=agent is not None and agent.is_shared)
 
 

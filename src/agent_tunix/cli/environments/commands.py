@@ -16,6 +16,7 @@ import click
 
 from agent_tunix.cli.options import ErrorGroup, grouped, json_option, modules_option, place_option, timeout_option
 from agent_tunix.cli.printing import echo, echo_json, print_table
+from agent_tunix.config.episodes import VERIFIERS
 
 if TYPE_CHECKING:
     from agent_tunix.environments import EnvironmentAdapter
@@ -165,13 +166,14 @@ def check(
     are released. A call that hangs or ends its process fails its check. Notes never make the check fail.
 
     An agent is run twice against a policy that says --reply: its signature, its calls, whether they continue one
-    another or fork and where, and its result.
+    another or fork and where, and its result. So is verifiers:NAME, an installed environment of verifiers, with its
+    first row unless --row gives another.
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command or the environment cannot be used.
     """
     from agent_tunix.environments.checks import check_environment
 
-    if is_agent or is_command:
+    if is_agent or is_command or name.startswith(VERIFIERS):
         report = _check_agent(name, is_command, _read_object(row, "--row"), replies or ("1",), options)
     else:
         adapter = _resolve(name, options)
@@ -194,6 +196,12 @@ def _check_agent(
     from agent_tunix.environments.agents import AgentRecipe
     from agent_tunix.environments.agents.recipe import read_command
 
+    if name.startswith(VERIFIERS):
+        from agent_tunix.environments.verifiers import agent_of, read_rows
+
+        own, args, directory = name.removeprefix(VERIFIERS), _read_args(options.args), Path.cwd()
+        row = row or next(row for part in read_rows(own, args, directory, 1) for row in part)
+        return check_with_script(agent_of(own, args, directory), row, replies, options.timeout_s)
     recipe = AgentRecipe(
         "" if is_command else name,
         read_command(name) if is_command else (),

@@ -88,18 +88,26 @@ class AgentPool(Closing):
         recipe: The agent, from `sendable_agent`.
         limits: Limits.
         is_shared: True if a worker runs a group of rollouts at once; see `Agent.is_shared`.
+        program: Program of the workers of a function, which loads in advance what all of them need.
 
     Attributes:
         resources: What ends with the agents, after their processes have ended.
     """
 
-    def __init__(self, recipe: AgentRecipe, limits: AgentLimits, *, is_shared: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: AgentRecipe,
+        limits: AgentLimits,
+        *,
+        is_shared: bool = False,
+        program: type[AgentProgram] = FunctionProgram,
+    ) -> None:
         self.recipe = recipe
         self.limits = limits
         self.is_shared = is_shared
         self.resources = contextlib.ExitStack()
         self._pool = WorkerPool(
-            AgentProgram if recipe.command else FunctionProgram,
+            AgentProgram if recipe.command else program,
             "agent worker",
             WorkerLimits(limits.memory_mb * 2**20, _RECYCLE_AFTER),
             most_printed_bytes=MOST_PRINTED_BYTES,
