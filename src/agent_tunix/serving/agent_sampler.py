@@ -151,7 +151,7 @@ class AgentSampler:
             self._open(number, _Seeds(words, number), sampling)
             for number in range(len(batch.prompts) * num_generations)
         ]
-        size = num_generations if self._agents.is_shared else 1
+        size = self._agents.runs_of_worker(len(rollouts))
         runs = [
             self._begin(rollouts[start : start + size], batch, num_generations)
             for start in range(0, len(rollouts), size)
@@ -207,7 +207,7 @@ class AgentSampler:
         resources, pool = self._agents.resources, self._agents
         resources.callback(self._source.close)
         self._base_url = resources.enter_context(serving(create_app(self._service), self._settings))
-        self._threads = resources.enter_context(ThreadPoolExecutor(pool.limits.max_concurrency, "agents"))
+        self._threads = resources.enter_context(ThreadPoolExecutor(pool.num_workers, "agents"))
 
     def _begin(self, rollouts: Sequence[_Rollout], batch: PromptBatch, num_generations: int) -> Future[None]:
         """Begin to run the agents of some rollouts, in one worker."""

@@ -21,6 +21,7 @@ from agent_tunix.errors import InvalidEnvironmentError
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.pool import WorkerPool
 from agent_tunix.execution.workers.worker import Worker, WorkerDiedError
+from agent_tunix.rewards.execution.settings import usable_cores
 from agent_tunix.rewards.execution.tasks import last_frame
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Score
@@ -113,6 +114,17 @@ class AgentPool(Closing):
         )
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
+
+    @property
+    def num_workers(self) -> int:
+        """Most calls of `run` at once: a shared agent, which may take long to load, has a worker for each core."""
+        most = self.limits.max_concurrency
+        return min(usable_cores(), most) if self.is_shared else most
+
+    def runs_of_worker(self, num_runs: int) -> int:
+        """Return how many of `num_runs` rollouts to give to each call of `run`."""
+        most = self.limits.max_concurrency // self.num_workers
+        return min(-(-num_runs // self.num_workers), most) if self.is_shared else 1
 
     def run(self, runs: Sequence[AgentRun], on_end: OnEnd) -> None:
         """Run rollouts in one worker, and call `on_end` with the number of each as soon as it has ended.
