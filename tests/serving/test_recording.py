@@ -10,10 +10,10 @@ import openai
 import pytest
 
 from agent_tunix.sampling.requests import TokenRequest
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.recorder import RolloutRecorder
+from tests.serving.routes.test_chat import TOOL, ask, write
 from tests.serving.support import Running, running
-from tests.serving.test_chat_route import TOOL, ask, write
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def recorder(server: Running) -> RolloutRecorder:
     return server.recorder
 
 
-def written(call: Call) -> tuple[int, ...]:
+def written(call: RecordedCall) -> tuple[int, ...]:
     return (*call.prompt, *call.tokens)
 
 

@@ -12,8 +12,8 @@ from agent_tunix.errors import ServiceError
 from agent_tunix.serving.settings import PolicySettings
 from tests.raising import raises
 from tests.service.conformance import run_schemathesis
+from tests.serving.routes.test_chat import ask
 from tests.serving.support import running
-from tests.serving.test_chat_route import ask
 
 
 def test_keys_are_required_where_there_are_any() -> None:

@@ -151,7 +151,7 @@ class AgentSampler:
             self._open(number, _Seeds(words, number), sampling)
             for number in range(len(batch.prompts) * num_generations)
         ]
-        size = self._agents.runs_of_worker(len(rollouts))
+        size = self._agents.group_size(len(rollouts))
         runs = [
             self._begin(rollouts[start : start + size], batch, num_generations)
             for start in range(0, len(rollouts), size)

@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from agent_tunix.serving import answers, parameters
-from agent_tunix.serving.answering import problem_of
 from agent_tunix.serving.chat import read_conversation
-from agent_tunix.serving.chat_answer import create_chat_completion
-from agent_tunix.serving.completion_answer import create_completion, encode_text
-from agent_tunix.serving.gate import KeyGate
+from agent_tunix.serving.gate import OPEN_PATHS, KeyGate
 from agent_tunix.serving.metrics import CountAnswers
 from agent_tunix.serving.policy_service import AdapterHost, PolicyService, in_thread, service_of
+from agent_tunix.serving.routes import answers, parameters
+from agent_tunix.serving.routes.answering import problem_of
+from agent_tunix.serving.routes.chat import create_chat_completion
+from agent_tunix.serving.routes.completions import create_completion, encode_text
 from agent_tunix.version import __version__
 from agent_tunix.web import failures
 from agent_tunix.web.documentation import error_responses, make_document
@@ -85,7 +85,15 @@ def _add_routes(app: FastAPI) -> None:
         if path.endswith("completions"):
             responses[200]["content"] = _STREAM
         errors = error_responses(_ERRORS, _ERRORS)
-        app.add_api_route(path, endpoint, methods=[method], responses=responses | errors, response_model=None)
+        open_to_all: dict[str, Any] | None = {"security": []} if path in OPEN_PATHS else None
+        app.add_api_route(
+            path,
+            endpoint,
+            methods=[method],
+            responses=responses | errors,
+            response_model=None,
+            openapi_extra=open_to_all,
+        )
     text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
     app.add_api_route(
         "/metrics", show_metrics, responses=text | error_responses(_ERRORS, _ERRORS), response_class=Response

@@ -18,7 +18,7 @@ from agent_tunix.data.prompts import fold_system
 from agent_tunix.data.tool_schemas import read_tools
 from agent_tunix.environments import ToolCall, ToolCallFormat, parse_turn
 from agent_tunix.environments.tools import DeclaredTool
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.web.problems import Problem
 
 Message = Mapping[str, Any]
@@ -77,7 +77,7 @@ class ChatEncoder:
         """The format in which calls of tools are read."""
         return self._encoder.call_format
 
-    def encode(self, conversation: ChatPrompt, calls: Sequence[Call] = ()) -> tuple[int, ...]:
+    def encode(self, conversation: ChatPrompt, calls: Sequence[RecordedCall] = ()) -> tuple[int, ...]:
         """Return the token ids of the prompt.
 
         Args:
@@ -120,7 +120,7 @@ class ChatEncoder:
         }
 
 
-def find_continued(calls: Sequence[Call], conversation: ChatPrompt) -> Call | None:
+def find_continued(calls: Sequence[RecordedCall], conversation: ChatPrompt) -> RecordedCall | None:
     """Return the call that a conversation continues with new messages; None if it continues none.
 
     Of several, the one with the most messages counts; of those, one whose reply has the same ids of calls; of those,

@@ -14,12 +14,12 @@ from starlette.requests import Request
 from agent_tunix.errors import ModelError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.requests import TokenRequest, TokenSource
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.chat import ChatEncoder
 from agent_tunix.serving.gate import CallRecorder
 from agent_tunix.serving.metrics import ServerMetrics
-from agent_tunix.serving.parameters import SamplingParameters
 from agent_tunix.serving.recorder import RolloutCalls
+from agent_tunix.serving.routes.parameters import SamplingParameters
 from agent_tunix.serving.settings import PolicySettings
 from agent_tunix.web.problems import Problem
 
@@ -67,7 +67,7 @@ class PolicyService:
     recorder: CallRecorder | None = None
     adapters: AdapterHost | None = None
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
-    recent: deque[Call] = field(default_factory=deque)
+    recent: deque[RecordedCall] = field(default_factory=deque)
 
     def adapter_of(self, model: str | None) -> str | None:
         """Return the adapter that a request names; None for the policy. Raise Problem for an unknown name."""
@@ -87,11 +87,11 @@ class PolicyService:
             raise Problem(400, "no_chat_template", "this model has no chat template; use /v1/completions", "messages")
         return self.chat
 
-    def calls_of(self, rollout: RolloutCalls | None) -> Sequence[Call]:
+    def calls_of(self, rollout: RolloutCalls | None) -> Sequence[RecordedCall]:
         """Return the calls of which a conversation of a client can continue the tokens."""
         return tuple(self.recent) if rollout is None else rollout.calls
 
-    def keep(self, rollout: RolloutCalls | None, call: Call) -> None:
+    def keep(self, rollout: RolloutCalls | None, call: RecordedCall) -> None:
         """Remember a call that has ended, in its rollout or among the recent ones."""
         if rollout is not None:
             rollout.append(call)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from agent_tunix.sampling.requests import TokenReply, TokenRequest, TokenSource
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.web.problems import Problem
 
 # Keys of ended rollouts that are remembered, so that a late call is told so.
@@ -45,7 +45,7 @@ class RolloutCalls:
         self._max_calls = max_calls
         self._max_tokens = max_tokens
         self._lock = threading.Lock()
-        self._calls: list[Call] = []
+        self._calls: list[RecordedCall] = []
         self._num_begun = 0
         self._num_sampled = 0
         self._futures: set[Future[TokenReply]] = set()
@@ -53,7 +53,7 @@ class RolloutCalls:
         self._refused = ""
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[RecordedCall, ...]:
         """The calls, in the order in which they ended."""
         with self._lock:
             return tuple(self._calls)
@@ -101,7 +101,7 @@ class RolloutCalls:
             future.cancel()
         return future
 
-    def append(self, call: Call) -> None:
+    def append(self, call: RecordedCall) -> None:
         """Add a call that has ended. One that ends after the rollout is dropped."""
         with self._lock:
             if not self._is_closed:
@@ -113,7 +113,7 @@ class RolloutCalls:
         with self._lock:
             self._refused = self._refused or str(error)
 
-    def close(self) -> tuple[Call, ...]:
+    def close(self) -> tuple[RecordedCall, ...]:
         """End the rollout: cancel the calls in progress, and return the others."""
         with self._lock:
             self._is_closed = True
@@ -165,7 +165,7 @@ class RolloutRecorder:
                 raise rollout_ended()
             return self._open.get(key)
 
-    def close(self, key: str) -> tuple[Call, ...]:
+    def close(self, key: str) -> tuple[RecordedCall, ...]:
         """End a rollout: cancel its calls in progress, and return the others. An unknown key has none."""
         with self._lock:
             calls = self._open.pop(key, None)

@@ -117,14 +117,15 @@ class AgentPool(Closing):
 
     @property
     def num_workers(self) -> int:
-        """Most calls of `run` at once: a shared agent, which may take long to load, has a worker for each core."""
+        """Number of workers that run at once: one for each core, if rollouts share them."""
         most = self.limits.max_concurrency
         return min(usable_cores(), most) if self.is_shared else most
 
-    def runs_of_worker(self, num_runs: int) -> int:
-        """Return how many of `num_runs` rollouts to give to each call of `run`."""
-        most = self.limits.max_concurrency // self.num_workers
-        return min(-(-num_runs // self.num_workers), most) if self.is_shared else 1
+    def group_size(self, num_runs: int) -> int:
+        """Return the number of rollouts to give to a worker at once, out of so many."""
+        if not self.is_shared:
+            return 1
+        return max(1, min(-(-num_runs // self.num_workers), self.limits.max_concurrency // self.num_workers))
 
     def run(self, runs: Sequence[AgentRun], on_end: OnEnd) -> None:
         """Run rollouts in one worker, and call `on_end` with the number of each as soon as it has ended.

@@ -65,7 +65,7 @@ class ExecutionSettings:
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agent_tunix.sampling.requests import TokenReply
-from agent_tunix.serving.answering import Answer, respond
-from agent_tunix.serving.answers import chat_logprobs, usage_of, version_name
 from agent_tunix.serving.chat import ChatEncoder, ChatPrompt, read_conversation
-from agent_tunix.serving.generation import Generation, ReplyPart
-from agent_tunix.serving.parameters import ChatParameters
 from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
 from agent_tunix.serving.recorder import RolloutCalls
-from agent_tunix.serving.reply_text import ReplyText
+from agent_tunix.serving.routes.answering import Answer, respond
+from agent_tunix.serving.routes.answers import chat_logprobs, usage_of, version_name
+from agent_tunix.serving.routes.generation import Generation, ReplyPart
+from agent_tunix.serving.routes.parameters import ChatParameters
+from agent_tunix.serving.routes.reply_text import ReplyText
 
 
 async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from agent_tunix.sampling.requests import TokenReply, TokenRequest, TokenSource
-from agent_tunix.serving.calls import Call
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.metrics import ServerMetrics
 from agent_tunix.serving.recorder import RolloutCalls
 
@@ -119,12 +119,12 @@ class Generation:
                 task.cancel()
             self.cancel()
 
-    def call_of(self, index: int, reply: TokenReply | None) -> Call:
+    def call_of(self, index: int, reply: TokenReply | None) -> RecordedCall:
         """Return the record of a reply, or of one that was cancelled."""
         prompt, seconds = self.requests[index].prompt, time.monotonic() - self._started
         if reply is None:
-            return Call(prompt, (), (), 0, "cancelled", seconds=seconds)
-        return Call(
+            return RecordedCall(prompt, (), (), 0, "cancelled", seconds=seconds)
+        return RecordedCall(
             prompt,
             reply.tokens,
             reply.logps,

@@ -15,13 +15,13 @@ from starlette.types import Send
 
 from agent_tunix.errors import AgentTunixError, OverloadedError, RequestRefusedError
 from agent_tunix.sampling.requests import TokenReply
-from agent_tunix.serving.answers import usage_of, version_name
-from agent_tunix.serving.calls import Call
-from agent_tunix.serving.generation import ClientLeftError, Generation, ReplyPart
-from agent_tunix.serving.parameters import SamplingParameters
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.policy_service import PolicyService
 from agent_tunix.serving.recorder import RolloutCalls, rollout_ended
-from agent_tunix.serving.reply_text import ReplyText
+from agent_tunix.serving.routes.answers import usage_of, version_name
+from agent_tunix.serving.routes.generation import ClientLeftError, Generation, ReplyPart
+from agent_tunix.serving.routes.parameters import SamplingParameters
+from agent_tunix.serving.routes.reply_text import ReplyText
 from agent_tunix.web.problems import Json, Problem, internal_error
 
 _LOGGER = logging.getLogger("agent_tunix.serving")
@@ -104,7 +104,7 @@ class Answer(abc.ABC):
             "system_fingerprint": version,
         }
 
-    def keep(self, call: Call, index: int) -> None:
+    def keep(self, call: RecordedCall, index: int) -> None:
         """Remember the call of a reply that has ended, or was cancelled."""
         self._open.discard(index)
         self.service.keep(self._rollout, call)

@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.requests import TokenReply
-from agent_tunix.serving.answering import Answer, respond
-from agent_tunix.serving.answers import completion_logprobs, usage_of, version_name
-from agent_tunix.serving.generation import Generation, ReplyPart
-from agent_tunix.serving.parameters import CompletionParameters
 from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
 from agent_tunix.serving.recorder import RolloutCalls
-from agent_tunix.serving.reply_text import ReplyText
+from agent_tunix.serving.routes.answering import Answer, respond
+from agent_tunix.serving.routes.answers import completion_logprobs, usage_of, version_name
+from agent_tunix.serving.routes.generation import Generation, ReplyPart
+from agent_tunix.serving.routes.parameters import CompletionParameters
+from agent_tunix.serving.routes.reply_text import ReplyText
 
 # As in OpenAI's API.
 _DEFAULT_MAX_TOKENS = 16

@@ -88,7 +88,13 @@ class ChatParameters(SamplingParameters):
     """A request for the next message of a conversation."""
 
     messages: Annotated[
-        list[dict[str, Any]], Field(min_length=1, max_length=10_000, description="The conversation, in OpenAI's form.")
+        list[dict[str, Any]],
+        Field(
+            min_length=1,
+            max_length=10_000,
+            description="The conversation, in OpenAI's form.",
+            examples=[[{"role": "user", "content": "What is 3 + 4?"}]],
+        ),
     ]
     max_tokens: Annotated[int | None, Field(ge=1, lt=2**31)] = None
     max_completion_tokens: Annotated[int | None, Field(ge=1, lt=2**31)] = None
@@ -114,7 +120,7 @@ class CompletionParameters(SamplingParameters):
 
     prompt: Annotated[
         str | list[str] | list[_Id] | list[list[_Id]],
-        Field(description="A text, token ids, or a list of either."),
+        Field(description="A text, token ids, or a list of either.", examples=["3 + 4 ="]),
     ]
     max_tokens: Annotated[int | None, Field(ge=0, lt=2**31, description="16 by default; 0 only with echo.")] = None
     echo: Annotated[bool | None, Field(description="Repeat the prompt before its continuation.")] = None
