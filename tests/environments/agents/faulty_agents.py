@@ -59,7 +59,7 @@ async def together(row: Row, client: Any) -> bool:
     await asyncio.sleep(row.get("sleep", 0))
     messages = [{"role": "user", "content": row["question"]}]
     reply = await client.chat.completions.create(model="policy", messages=messages)
-    return reply.choices[0].message.content == "5"
+    return bool(reply.choices[0].message.content == "5")
 
 
 class Constructed:
