@@ -44,6 +44,9 @@ MIN_LAST_REWARD = 0.85
 MIN_REWARD_GAIN = 0.35
 MIN_ACCURACY_GAIN = 0.30
 
+AGENT_WALL_LIMIT_S = 150.0
+MIN_AGENT_GAIN = 0.40
+
 MIN_REQUESTS = 2000
 LARGE_RUN = 1_000_000
 MAX_PAGES_MEMORY_MB = 256
@@ -182,7 +185,9 @@ def prove_repeatable() -> dict[str, Any]:
     return {"rows": len(one)}
 
 
-def prove_kills(num_iterations: int, kills: int, num_batches: int = 40, seed: int = 0) -> dict[str, Any]:
+def prove_kills(
+    num_iterations: int, kills: int, num_batches: int = 40, seed: int = 0, *overrides: str
+) -> dict[str, Any]:
     """Prove that a run that is repeatedly killed with SIGKILL and resumed equals one that is never killed."""
     from agent_tunix.training.verification import verify
 
@@ -193,6 +198,7 @@ def prove_kills(num_iterations: int, kills: int, num_batches: int = 40, seed: in
             "training.eval_every_n_steps=15",
             "evaluation.num_samples=128",
             f"grpo.num_iterations={num_iterations}",
+            *overrides,
         ],
         kills=kills,
         seed=seed,
@@ -542,6 +548,25 @@ def prove_processes() -> dict[str, Any]:
     return {"runs": len(proofs.PROOFS)}
 
 
+def prove_agents() -> dict[str, Any]:
+    """Prove that agents with random faults have typed outcomes and leave nothing behind."""
+    return _asserting(_load("scripts.prove_agents").prove_agents)
+
+
+def prove_agent_calculator(seed: int) -> dict[str, Any]:
+    """Prove that the embedded agent learns within the wall time."""
+    with tempfile.TemporaryDirectory() as directory:
+        seconds, _ = run_program(
+            *("run_training.py", "environment=agent_calculator", f"seed={seed}", f"hydra.run.dir={directory}/run")
+        )
+        rows = [json.loads(line) for line in (Path(directory) / "run" / "metrics.jsonl").read_text().splitlines()]
+    accuracies = [row["eval/accuracy"] for row in rows if "eval/accuracy" in row]
+    seen = {"seconds": round(seconds, 1), "accuracy_before": accuracies[0], "accuracy_after": accuracies[-1]}
+    if seconds > AGENT_WALL_LIMIT_S or accuracies[-1] - accuracies[0] < MIN_AGENT_GAIN:
+        raise ProofFailedError(f"the learning bar of agents was missed: {seen}")
+    return seen
+
+
 def prove_real_model(arguments: argparse.Namespace, overrides: tuple[str, ...]) -> dict[str, Any]:
     """Compare a pretrained model with transformers, train it, and time its steps and TRL's."""
     proof = _load("scripts.prove_real_model")
@@ -587,6 +612,9 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "inspector: a million completions": prove_large_run,
     "service: abuse": prove_abuse,
     "processes": prove_processes,
+    "agents: 1,000 rollouts with faults": prove_agents,
+    "agents: ten kills": functools.partial(prove_kills, 1, 10, 12, 0, "environment=agent_calculator"),
+    **{f"agent calculator, seed {seed}": functools.partial(prove_agent_calculator, seed) for seed in range(3)},
 }
 
 

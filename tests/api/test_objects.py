@@ -7,6 +7,7 @@ import pytest
 from agent_tunix.api.objects import Objects
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config
+from agent_tunix.environments.agents import OWN_AGENTS
 from agent_tunix.environments.builtin.calculator import calculator as builtin_calculator
 from agent_tunix.environments.registry import get_registered, register_tool
 from agent_tunix.errors import InvalidEnvironmentError, RewardError
@@ -76,6 +77,17 @@ def test_an_environment_and_tools_are_named() -> None:
     config = Objects(environment=Door, tools=["calculator", Door().open]).named_in(Config())
     assert (config.environment.name, config.environment.tools) == ("Door", ["calculator", "open"])
     assert get_registered("Door").definition is Door
+
+
+def test_an_agent_is_named() -> None:
+    def solve(row: dict[str, Any]) -> float:
+        return 1.0
+
+    config = Objects(agent=solve).named_in(compose_overrides(["environment.agent.command=x"]))
+    assert (config.environment.agent.function, config.environment.agent.command) == ("solve", None)
+    assert OWN_AGENTS.find("solve") is solve
+    with pytest.raises(InvalidEnvironmentError):
+        Objects(agent=3).named_in(Config())
 
 
 def test_what_is_no_reward_or_tool_is_refused() -> None:

@@ -183,3 +183,28 @@ def test_an_mcp_server_is_shown_and_tried(directory: Path) -> None:
     tried = run("try", "--mcp", server, "add", '{"a": 2}')
     assert tried.exit_code == 0
     assert "tool       3" in tried.output
+
+
+def test_check_tries_an_agent_with_a_scripted_policy(directory: Path) -> None:
+    call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "3 * 4"}}\n</tool_call>'
+    row = json.dumps({"question": "What is 3 * 4?", "answer": "12"})
+    replies = ("--reply", call, "--reply", "<answer>12</answer>")
+    result = run("check", "agent_calculator", "--agent", "--row", row, *replies, "--json")
+    assert result.exit_code == 0, result.output
+    findings = {one["check"]: (one["status"], one["detail"]) for one in json.loads(result.stdout)["findings"]}
+    assert [status for status, _ in findings.values()] == ["passed"] * 5
+    assert findings["calls"][1].startswith("2 calls")
+    assert findings["result"][1] == "1"
+
+
+def test_check_says_where_an_agent_rewrites_its_history(directory: Path) -> None:
+    (directory / "rewriting.py").write_text(
+        "def solve(row, client):\n"
+        "    for number in range(2):\n"
+        "        messages = [{'role': 'user', 'content': f'Attempt {number} at 3 * 4'}]\n"
+        "        client.chat.completions.create(model='policy', messages=messages)\n"
+    )
+    result = run("check", "rewriting.py:solve", "--agent", "--json")
+    findings = {one["check"]: one for one in json.loads(result.stdout)["findings"]}
+    assert (findings["history"]["status"], findings["result"]["status"]) == ("note", "note")
+    assert "call 2 forks" in findings["history"]["detail"]

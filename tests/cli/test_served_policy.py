@@ -74,6 +74,12 @@ def test_a_conversation_sends_its_earlier_turns(server: EndpointServer) -> None:
     assert [message["content"] for message in server.requests[-1].body["messages"]] == ["one", "so: one", "two"]
 
 
+def test_a_prompt_configuration_adds_its_system_message_once(server: EndpointServer) -> None:
+    invoke(server, "--prompt-config", "answer", typed="one\ntwo\n")
+    roles = [message["role"] for message in server.requests[-1].body["messages"]]
+    assert roles == ["system", "user", "assistant", "user"]
+
+
 def test_raw_continues_the_text(server: EndpointServer) -> None:
     ran = invoke(server, "--prompt", "Once", "--raw")
     assert (ran.stdout, ran.stderr) == ("so: Once\n", "(cut after 1 tokens)\n"), ran.output
@@ -110,7 +116,7 @@ def test_the_key_comes_from_a_variable_that_is_named(server: EndpointServer, mon
     assert (ran.exit_code, "MISSING" in ran.output) == (2, True)
 
 
-@pytest.mark.parametrize("options", [["--score"], ["--step", "0"], ["--prompt-config", "plain"]])
+@pytest.mark.parametrize("options", [["--score"], ["--step", "0"]])
 def test_options_of_directories_are_refused(server: EndpointServer, options: list[str]) -> None:
     ran = invoke(server, "--prompt", "2 + 2?", *options)
     assert ran.exit_code == 2

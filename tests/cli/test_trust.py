@@ -171,6 +171,14 @@ def test_what_a_run_of_others_names_is_listed_and_not_used(
             "environment.mcp.0: sends tool calls to the MCP server http://127.0.0.1:9/mcp",
         ),
         ({"environment.name": "code_here.Game"}, "environment.name: imports and runs the Python module code_here.Game"),
+        (
+            {"environment.agent.function": "code_here.py:solve"},
+            "environment.agent.function: runs the Python file code_here.py:solve",
+        ),
+        (
+            {"environment.agent.command": "python code.py"},
+            "environment.agent.command: runs the command python code.py, in ",
+        ),
         ({"environment.tools": ["code_here.py:tool"]}, "environment.tools.0: runs the Python file code_here.py:tool"),
         ({"data.source": "tfds", "data.path": "mystery"}, "data: imports a dataset by its name, mystery"),
         (

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.raising import raises
 
 from agent_tunix.config.checks import check, micro_batch_size
+from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.limits import Bounds, OneOf, limit_of
 from agent_tunix.config.other_names import suggest_key
 from agent_tunix.config.schema import OPTIMIZERS, SCHEDULES, Config, EvaluateConfig

@@ -12,6 +12,7 @@ from tests.raising import raises
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import (
+    compose_overrides,
     find_conf_directory,
     from_yaml,
     register_schema,

@@ -3,8 +3,8 @@
     python -m tests.policy.row_kernel_mesh DIRECTORY
 
 Prints one JSON object: `difference` of the kernel's results on the mesh from the plain form's, relative to the largest
-of each array, with one key-value head, with heads that `tp` divides and with a head that it does not, and `kernels` of families' gradients, lowered
-for TPUs, with and without recomputed activations.
+of each array, with one key-value head, with heads that `tp` divides and with a head that it does not, and `kernels` of
+families' gradients, lowered for TPUs, with and without recomputed activations.
 """
 
 import json

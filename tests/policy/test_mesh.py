@@ -8,7 +8,16 @@ import pytest
 from tests.eight_devices import run_on_eight_devices
 
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
-from agent_tunix.policy.mesh import ROWS, even_count, make_mesh, row_axes, row_sharding, row_shards, shape_of
+from agent_tunix.policy.mesh import (
+    ROWS,
+    even_copies,
+    even_count,
+    make_mesh,
+    row_axes,
+    row_sharding,
+    row_shards,
+    shape_of,
+)
 
 
 @pytest.mark.slow
@@ -62,6 +71,14 @@ def test_a_device_that_has_a_completion_has_its_prompt(num_prompts: int) -> None
 )
 def test_prompts_are_made_as_many_as_give_rows_for_all_devices(count: int, rows_of_each: int, expected: int) -> None:
     assert even_count(abstract(2, 4, 3), count, rows_of_each) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("num_texts", "num_rows", "expected"), [(1, 8, 8), (2, 8, 4), (2, 16, 4), (4, 8, 1), (8, 16, 1), (3, 3, 1)]
+)
+def test_a_text_is_copied_only_if_its_rows_then_lie_beside_it(num_texts: int, num_rows: int, expected: int) -> None:
+    assert even_copies(abstract(2, 4, 2), num_texts, num_rows) == expected  # type: ignore[arg-type]
+    assert even_copies(None, num_texts, num_rows) == 1
 
 
 def test_two_numbers_are_fsdp_and_tp() -> None:

@@ -1,5 +1,7 @@
 """Calls of agents: their tree and their metrics."""
 
+from typing import Any
+
 import pytest
 
 from agent_tunix.rewards import EpisodeSummary, Sample
@@ -42,7 +44,7 @@ def test_metrics_of_agents() -> None:
 
 
 def test_an_agent_without_a_call_has_metrics() -> None:
-    agent = {"outcome": "no_calls", "main_row": None, "calls": []}
+    agent: dict[str, Any] = {"outcome": "no_calls", "main_row": None, "calls": []}
     row = episode_metrics([Sample("", episode=EpisodeSummary("error", 0, 0, agent=agent))])
     assert row["agent/rows_mean"] == pytest.approx(0.0)
     assert len(describe_calls(agent)) == 1

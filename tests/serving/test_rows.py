@@ -69,7 +69,7 @@ def test_the_second_of_two_calls_that_continue_a_row_forks() -> None:
     rows = make_rows([first, second, third], decode)
     assert [row.calls for row in rows] == [(0, 1), (2,)]
     assert rows[1] == TokenRow(
-        (1, 2, 10, 4), (12,), (True,), (-12.0,), (2,), 0, ForkCause.BRANCH, rows[1].first_difference
+        (1, 2, 10, 4), (12,), (True,), (-12.0,), (2,), 0, 3, ForkCause.BRANCH, rows[1].first_difference
     )
 
 

@@ -90,3 +90,4 @@ def test_the_kernel_on_a_mesh_equals_the_plain_form_and_policies_use_it_on_tpus(
     answers = json.loads(run_on_eight_devices("tests.training.head_kernel_mesh", tmp_path))
     assert max(answers["differences"]) < 2e-5
     assert answers["kernels"] == {"tpu": 1, "cpu": 0}
+    assert answers["copies"] < 1e-4

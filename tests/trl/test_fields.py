@@ -8,7 +8,8 @@ import pytest
 
 from agent_tunix.errors import ConfigError
 from agent_tunix.trl.config import FIELDS, REFUSED, UNNEEDED, GRPOConfig, check_fields
-from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, model_values, plan_batches
+from agent_tunix.trl.models import PolicyModel
+from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, plan_batches
 from tests.raising import raises
 
 # Written with TRL 1.16.0 and transformers 5.24: the fields in their order, each with its default.
@@ -17,7 +18,8 @@ FIELDS_OF_TRL = dict(
 )
 OF_OLDER_VERSIONS = {
     *("group_by_length", "logging_dir", "max_prompt_length", "no_cuda", "overwrite_output_dir", "save_safetensors"),
-    *("torchdynamo", "use_liger_loss", "warmup_ratio"),
+    *("torchdynamo", "use_liger_loss", "warmup_ratio", "vllm_device", "vllm_dtype", "vllm_max_model_len"),
+    *("vllm_guided_decoding_regex", "wandb_log_unique_prompts"),
 }
 
 # A value of each mapped field that changes the settings; the trainer's own tests cover the fields in `OF_TRAINER`.
@@ -104,10 +106,15 @@ OF_TRAINER = {
 CHECKED = {"generation_batch_size", "steps_per_generation"}
 
 
+def keys_of_model(model: Any, args: GRPOConfig) -> dict[str, Any]:
+    policy = PolicyModel(model, args)
+    return policy.values | {"model.path": policy.place(Path("unused"), None)}
+
+
 def settings(**fields: Any) -> dict[str, Any]:
     args = GRPOConfig("out", **fields)
     batches = plan_batches(args, 64)
-    return convert(args, batches) | evaluation_values(args, batches, 4) | model_values("owner/name", args)
+    return convert(args, batches) | evaluation_values(args, batches, 4) | keys_of_model("owner/name", args)
 
 
 def test_the_fields_are_those_of_trl() -> None:

@@ -61,6 +61,23 @@ def test_events_come_in_the_order_of_trl() -> None:
     ]
 
 
+def test_figures_have_the_names_of_trl() -> None:
+    row = METRICS | {
+        "completions/ended_length_mean": None,
+        "policy/clip_share_low": 0.0,
+        "policy/clip_share_high": 0.25,
+        "policy/kl": None,
+        "rewards/correct/logged/exact": 0.5,
+    }
+    figures = train_figures([row, row], 4)
+    assert figures["completions/mean_terminated_length"] is None
+    assert (figures["clip_ratio/low_min"], figures["clip_ratio/high_max"]) == (0.0, None)
+    assert figures["exact"] == 0.5
+    assert "kl" not in figures
+    assert "cispo_clip_ratio" in train_figures([row], 4, "cispo")
+    assert not [name for name in train_figures([row], 4, "sapo") if name.startswith("clip")]
+
+
 def test_each_epoch_begins_and_ends() -> None:
     recorder = Recorder()
     run(recorder, steps=3, per_device_train_batch_size=32)

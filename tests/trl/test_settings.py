@@ -1,16 +1,16 @@
 """Values of `GRPOConfig` as values of this package."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.errors import ConfigError
 from agent_tunix.overrides import assign
 from agent_tunix.trl.adapters import adapter_values
 from agent_tunix.trl.config import GRPOConfig
-from agent_tunix.trl.settings import BatchPlan, convert, evaluation_values, model_values, plan_batches
+from agent_tunix.trl.settings import BatchPlan, convert, evaluation_values, plan_batches, reporting_callbacks
 from tests.raising import raises
 
 
@@ -78,7 +78,6 @@ def test_losses(fields: dict[str, Any], expected: tuple[str, str, str]) -> None:
         ({"lr_scheduler_type": "polynomial"}, "lr_scheduler_type"),
         ({"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycles": 2}}, "lr_scheduler_kwargs"),
         ({"generation_kwargs": {"num_beams": 2}}, "num_beams"),
-        ({"report_to": "comet_ml"}, "report_to"),
         ({"metric_for_best_model": "loss", "load_best_model_at_end": True}, "metric_for_best_model"),
         ({"model_init_kwargs": {"dtype": "float16"}}, "dtype"),
         ({"max_completion_length": None}, "max_completion_length"),
@@ -87,6 +86,13 @@ def test_losses(fields: dict[str, Any], expected: tuple[str, str, str]) -> None:
 def test_values_without_a_counterpart_are_named(fields: dict[str, Any], name: str) -> None:
     with raises(ConfigError, "unsupported_argument", name):
         converted(**fields)
+
+
+def test_other_trackers_are_callbacks_of_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "trackio", dict)  # the package need not be installed
+    assert reporting_callbacks(GRPOConfig(report_to=["wandb", "trackio"])) == [{}]
+    with raises(ConfigError, "unsupported_argument", "nothing_ml"):
+        reporting_callbacks(GRPOConfig(report_to="nothing_ml"))
 
 
 def test_the_upper_bound_of_cispo_is_the_weight_itself() -> None:
@@ -122,31 +128,6 @@ def test_the_configuration_accepts_what_is_converted(fields: dict[str, Any]) -> 
     config = compose_overrides([assign(key, value) for key, value in converted(**fields).items()])
     assert config.optimizer.learning_rate == 1e-6
     assert config.grpo.beta == 0.0
-
-
-@pytest.mark.parametrize(
-    ("model", "init", "path"),
-    [
-        ("owner/name", None, "hf://owner/name"),
-        ("owner/name", {"revision": "v2", "attn_implementation": "sdpa"}, "hf://owner/name@v2"),
-        ("embedded:tiny_tools", None, "embedded:tiny_tools"),
-        ("/", {"dtype": "auto"}, "/"),
-    ],
-)
-def test_models_by_name_or_directory(model: str, init: dict[str, Any] | None, path: str) -> None:
-    assert model_values(model, GRPOConfig(model_init_kwargs=init)) == {"model.path": path, "model.quantization": None}
-
-
-def test_a_model_object_is_refused_with_its_name() -> None:
-    model = SimpleNamespace(config=SimpleNamespace(_name_or_path="owner/name"))
-    with raises(ConfigError, "unsupported_argument", "pass its name or directory: 'owner/name'"):
-        model_values(model, GRPOConfig())
-
-
-def test_bits_and_bytes() -> None:
-    four = SimpleNamespace(load_in_4bit=True, load_in_8bit=False, bnb_4bit_quant_type="nf4")
-    assert model_values("a/b", GRPOConfig(), four)["model.quantization"] == "nf4"
-    assert model_values("a/b", GRPOConfig(model_init_kwargs={"load_in_8bit": True}))["model.quantization"] == "int8"
 
 
 @pytest.mark.parametrize(

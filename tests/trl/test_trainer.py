@@ -60,7 +60,8 @@ def trainer(**arguments: Any) -> GRPOTrainer:
         ({"processing_class": SimpleNamespace(name_or_path="other/model")}, "processing_class"),
         ({"train_dataset": iter(CONVERSATIONS)}, "train_dataset"),
         ({"train_dataset": {"train": CONVERSATIONS, "test": CONVERSATIONS}}, "pass one of them"),
-        ({"train_dataset": None, "environment_factory": Guess}, "train_dataset"),
+        ({"train_dataset": None}, "train_dataset"),
+        ({"train_dataset": None, "environment_factory": Guess}, "max_steps"),
         ({"train_dataset": [{"prompt": "Describe it.", "image": b""}]}, "image"),
         ({"peft_config": {"r": 4, "use_dora": True}}, "use_dora"),
     ],
@@ -107,6 +108,14 @@ def test_the_name_of_a_dataset_is_no_rows() -> None:
 def test_rows_must_have_prompts() -> None:
     with raises(DataError, "missing_column", "prompt"):
         trainer(train_dataset=[{"question": "What is 1 + 1?"}])
+
+
+def test_an_environment_makes_the_prompts_of_rows_without() -> None:
+    args = GRPOConfig("out", max_steps=3, per_device_train_batch_size=16, use_cpu=True)
+    mine = trainer(train_dataset=None, environment_factory=Guess, args=args)
+    assert mine._rows == [{"prompt": [{"role": "user", "content": ""}]}] * 2
+    rows = read_rows([{"environment": "game"}], "train_dataset", has_environment=True)
+    assert rows == [{"environment": "game", "prompt": [{"role": "user", "content": ""}]}]
 
 
 def test_texts_stay_as_they_are() -> None:

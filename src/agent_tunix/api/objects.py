@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from agent_tunix.environments.agents import BUILTIN_AGENTS, OWN_AGENTS
 from agent_tunix.environments.registry import BUILTIN, register_environment, register_tool
 from agent_tunix.errors import InvalidEnvironmentError
 from agent_tunix.rewards.finding import function_name
@@ -25,11 +26,13 @@ class Objects:
             settings (`function`, `weight`, `requires` …).
         environment: A name or path, a class, a function that makes an instance, or a mapping from names to these.
         tools: Names, paths, functions or classes.
+        agent: A name or path, a function, or a class of agents.
     """
 
     reward: Any = None
     environment: Any = None
     tools: Sequence[Any] | None = None
+    agent: Any = None
 
     def named_in(self, config: "Config") -> "Config":
         """Register the objects, and return the configuration that names them.
@@ -46,6 +49,9 @@ class Objects:
             if not isinstance(self.tools, list | tuple):
                 raise InvalidEnvironmentError(f"tools must be a list, but is {self.tools!r}; write tools=[TOOL]")
             environment = replace(environment, tools=[_name_tool(tool) for tool in self.tools])
+        if self.agent is not None:
+            named = replace(environment.agent, function=_name_agent(self.agent), command=None)
+            environment = replace(environment, agent=named)
         return replace(config, environment=environment)
 
 
@@ -114,6 +120,17 @@ def _name_tool(tool: Any) -> str:
         return tool
     name = _plain_name(tool)  # the model calls it by this name, also where a built-in tool has it
     register_tool(name, overwrite=True)(tool)
+    return name
+
+
+def _name_agent(agent: Any) -> str:
+    if isinstance(agent, str):
+        return agent
+    if not callable(agent):
+        raise InvalidEnvironmentError(f"an agent must be a function or a name, not {agent!r}", code="invalid_agent")
+    name = _plain_name(agent)
+    name = f"my_{name}" if name in BUILTIN_AGENTS else name
+    OWN_AGENTS.register(name, overwrite=True)(agent)
     return name
 
 

@@ -203,6 +203,7 @@ class Run:
         reward: Any = None,
         environment: Any = None,
         tools: Sequence[Any] | None = None,
+        agent: Any = None,
         callbacks: Sequence[Callback] = (),
     ) -> "Run":
         """Continue the run from its last checkpoint, and return it.
@@ -212,6 +213,7 @@ class Run:
             reward: The reward, if the run's own was an object that this process has not registered.
             environment: The environment, in the same case.
             tools: The tools, in the same case.
+            agent: The agent, in the same case.
             callbacks: Code to call around the steps.
 
         Raises:
@@ -220,7 +222,7 @@ class Run:
         from agent_tunix.api.objects import Objects
         from agent_tunix.api.process import resume_run
 
-        resume_run(self._stored, overrides, Objects(reward, environment, tools), callbacks)
+        resume_run(self._stored, overrides, Objects(reward, environment, tools, agent), callbacks)
         return self
 
     def __repr__(self) -> str:

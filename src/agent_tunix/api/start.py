@@ -21,6 +21,7 @@ def train(
     reward: Any = None,
     environment: Any = None,
     tools: Sequence[Any] | None = None,
+    agent: Any = None,
     data: Any = None,
     evaluation_data: Any = None,
     directory: str | Path | None = None,
@@ -34,6 +35,7 @@ def train(
         environment: A name, a class, a function that makes an instance, or a mapping {name: environment} from which
             rows choose.
         tools: Names, functions or classes whose methods are tools.
+        agent: A name, or a function of a row and perhaps a client, which calls the policy over HTTP itself.
         data: Rows, a data frame, an Arrow table, a `datasets.Dataset`, a path, or a mapping from splits to these;
             None: what the overrides choose. Rows in memory without held-out rows switch off the evaluation.
         evaluation_data: Held-out rows, in the same forms.
@@ -44,7 +46,8 @@ def train(
         AgentTunixError: The run cannot start, or it stopped; the message says what to do.
         Interrupted: The cell or the program was interrupted; a checkpoint was saved.
     """
-    return _start("grpo", overrides, Objects(reward, environment, tools), data, evaluation_data, directory, callbacks)
+    objects = Objects(reward, environment, tools, agent)
+    return _start("grpo", overrides, objects, data, evaluation_data, directory, callbacks)
 
 
 def sft(

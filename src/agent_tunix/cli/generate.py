@@ -119,7 +119,8 @@ def generate(
 
     The source is the directory of a run, a Hugging Face model directory, or the URL of a server, such as that of
     `agent-tunix serve-policy`. Prompts of a run, and of its export, are made as in its training (chat template, system
-    message, worked examples). A server gets the messages of a problem and makes the prompt.
+    message, worked examples). A server gets only the problem, unless --prompt-config adds to it, and renders it with
+    its chat template.
 
     \b
     With --prompt    the completion is printed;
@@ -149,7 +150,7 @@ def generate(
         raise click.UsageError("--num-generations, --output and --score require --prompt or --file")
     is_served = source.startswith(("http://", "https://"))
     if is_served:
-        _refuse(source, "directories", {"--step": step, "--prompt-config": prompt_config, "--score": score or None})
+        _refuse(source, "directories", {"--step": step, "--score": score or None})
     else:
         _refuse(source, "servers", {"--model": model, "--api-key-env": api_key_env})
     from agent_tunix.training.generator_setup import GenerationSettings, open_generator
@@ -161,7 +162,7 @@ def generate(
     try:
         if is_served:
             examples = None if talking else _examples(None, prompt, file)
-            opened = _connect(source, settings, model, api_key_env, raw)
+            opened = _connect(source, settings, prompt_config, model, api_key_env, raw)
         else:
             found = _find(Path(source), step, score, prompt_config, raw)
             examples = None if talking else _examples(found, prompt, file)
@@ -188,11 +189,19 @@ def _refuse(source: str, place: str, options: dict[str, Any]) -> None:
 
 
 def _connect(
-    url: str, settings: "GenerationSettings", model: str | None, api_key_env: str | None, raw: bool
+    url: str,
+    settings: "GenerationSettings",
+    prompt_config: str | None,
+    model: str | None,
+    api_key_env: str | None,
+    raw: bool,
 ) -> "ServedPolicy":
     from agent_tunix.cli.served_policy import ServedPolicy
+    from agent_tunix.config.compose import compose_overrides
+    from agent_tunix.config.schema import PromptConfig
 
-    return ServedPolicy(url, settings, model=model, key_variable=api_key_env, raw=raw)
+    prompt = PromptConfig() if prompt_config is None else compose_overrides([f"prompt={prompt_config}"]).prompt
+    return ServedPolicy(url, settings, prompt, model=model, key_variable=api_key_env, raw=raw)
 
 
 def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":

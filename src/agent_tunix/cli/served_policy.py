@@ -5,12 +5,13 @@ this process loads neither JAX nor weights. Importing this module loads no HTTP 
 """
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agent_tunix.closing import Closing
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, PromptConfig
 from agent_tunix.data import Example, RowError, messages_for
 from agent_tunix.errors import ConfigError, DataError, RequestRefusedError, ServiceError
 from agent_tunix.proxies import describe_proxy, is_loopback
@@ -30,6 +31,7 @@ class ServedPolicy(Closing):
         settings: Sampling, number and seed; without `max_new_tokens`, the server limits completions.
         model: Name of the model; None: the first that the server lists.
         key_variable: Environment variable that holds the key; None: no key is sent.
+        prompt: Settings of the messages. The server renders them with its chat template.
         raw: True to continue texts without a chat template.
 
     Raises:
@@ -40,7 +42,14 @@ class ServedPolicy(Closing):
     """
 
     def __init__(
-        self, url: str, settings: GenerationSettings, *, model: str | None, key_variable: str | None, raw: bool
+        self,
+        url: str,
+        settings: GenerationSettings,
+        prompt: PromptConfig,
+        *,
+        model: str | None,
+        key_variable: str | None,
+        raw: bool,
     ) -> None:
         try:
             import openai
@@ -49,7 +58,7 @@ class ServedPolicy(Closing):
                 f"{error}; a served policy requires the package openai: pip install 'agent_tunix[judge]'",
                 code="missing_package",
             ) from error
-        self.config = Config()
+        self.config = Config(prompt=prompt)
         self._parameters = _parameters(settings)
         self._raw = raw
         self._place = f"{shown_url(url)}{describe_proxy(url)}"
@@ -82,17 +91,18 @@ class ServedPolicy(Closing):
         return self._complete_each(examples, [self.messages(example) for example in examples])
 
     def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
-        """Return the conversation of an example, without a system message: the server has the policy's prompt settings.
+        """Return the conversation that prompts for an example.
 
         Args:
             example: The example.
-            is_first: False for a later turn, which is made in the same way.
+            is_first: False for a later turn, without the system message and the worked examples.
 
         Raises:
             DataError: The example cannot be turned into a prompt.
         """
         try:
-            return messages_for(self.config.prompt, example)
+            prompt = self.config.prompt
+            return messages_for(prompt if is_first else dataclasses.replace(prompt, system=None, few_shot=[]), example)
         except RowError as error:
             raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="invalid_row") from error
 

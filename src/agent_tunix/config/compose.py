@@ -67,6 +67,7 @@ def _open_mappings(cfg: DictConfig) -> None:
         cfg.data.columns,
         cfg.data.mixture,
         cfg.data.tasks,
+        cfg.environment.args,
         cfg.prompt.template_args,
     )
     for mapping in open_to_any:
@@ -166,15 +167,17 @@ def spell_out(overrides: Sequence[str]) -> list[str]:
     """Return overrides without short forms.
 
     `environment.agent=FUNCTION` is short for `environment.agent.function=FUNCTION`, and `data=verifiers:NAME` for
-    `data=verifiers data.path=NAME`.
+    `data=verifiers data.path=NAME` with `environment.name=verifiers:NAME`, unless that is given too.
     """
     spelled: list[str] = []
+    has_name = any(override.startswith("environment.name=") for override in overrides)
     for override in overrides:
-        group, sign, name = override.partition(f"={VERIFIERS}")
-        is_data = sign and group in ("data", "+data")
-        spelled += (
-            [f"{group}=verifiers", f"data.path={name}"] if is_data else [_AGENT.sub(r"\1.function=", override, count=1)]
-        )
+        _, is_data, name = override.partition(f"data={VERIFIERS}")
+        if is_data and override.startswith("data="):
+            own = [] if has_name else [f"environment.name={VERIFIERS}{name}"]
+            spelled += ["data=verifiers", f"data.path={name}", *own]
+        else:
+            spelled.append(_AGENT.sub(r"\1.function=", override, count=1))
     return spelled
 
 

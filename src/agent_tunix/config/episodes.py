@@ -92,6 +92,8 @@ def _agent_problems(config: Config) -> Iterator[str]:
                 f"environment.{name}={getattr(environment, name)} contradicts environment.agent: an agent has its own "
                 f"tools and turns, and runs in a worker process; remove environment.{name}"
             )
+    if verifiers_name(config) is not None and config.data.source != "verifiers" and not config.data.mixture:
+        yield f"environment.name={environment.name} requires the rows of the environment; set data={environment.name}"
     if agent.command is not None and environment.args:
         yield "environment.args requires environment.agent.function to be a class, but the agent is a command"
     if config.distributed.mode != "none":

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agent_tunix.config.episodes import episode_tokens
+from agent_tunix.config.episodes import episode_tokens, has_agent
 from agent_tunix.config.schema import Config
 from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.data.examples import Example
@@ -25,6 +25,8 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 # The measured length is rounded up to a multiple of this.
 _MULTIPLE = 64
+# An agent writes its own prompts, whose lengths nobody knows before it runs.
+_LEAST_OF_AGENT = 1024
 # Rows of each environment for which `reset` is called.
 _BEGUN = 8
 
@@ -112,7 +114,7 @@ def with_prompt_length(
     reserve = max(added_tokens) - min(added_tokens) if added_tokens else 0
     longest = max(max(measured.lengths) + max([0, *added_tokens]) + reserve, *(tokens for _, tokens in beginnings), 1)
     width = 1 << (longest - 1).bit_length() if is_sample else longest
-    width = -(-width // _MULTIPLE) * _MULTIPLE
+    width = max(-(-width // _MULTIPLE) * _MULTIPLE, _LEAST_OF_AGENT if has_agent(config) else 0)
     width = width if limit.tokens is None else max(1, min(width, limit.tokens))
     _LOGGER.info(
         "generation.max_prompt_length=%d: the longest of %d prompts has %d tokens%s, their median is %d",

@@ -161,14 +161,15 @@ def _measure(subject: Subject, settings: Config, correct: Mixture | None) -> tup
         correct: The reward that decides what is correct; None for a built-in measure.
     """
     from agent_tunix.data import load_evaluation
-    from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_prompt_length
+    from agent_tunix.data.prompt_lengths import prompt_limit, with_prompt_length
     from agent_tunix.data.prompting import encode_examples
     from agent_tunix.evaluation.evaluate import at_step, complete_problems
     from agent_tunix.evaluation.judging import judge, warn_if_unknown
     from agent_tunix.policy.files.config_file import read_context_length
-    from agent_tunix.runs.environment_setup import make_episode_encoder, make_episode_sampler, open_environments
+    from agent_tunix.runs.environment_setup import episode_overhead, open_environments
     from agent_tunix.runs.weights.trained_policy import load_trained_policy
     from agent_tunix.sampling.sampler import Sampler
+    from agent_tunix.serving.episode_samplers import make_episode_sampler
 
     training = dataclasses.replace(
         subject.run.config.training,
@@ -185,14 +186,12 @@ def _measure(subject: Subject, settings: Config, correct: Mixture | None) -> tup
     sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, generation.eos_tokens, generation.stop_strings)
     run = subject.run.root if subject.is_run else None
     with open_environments(config, subject.working_directory, run) as environments:
-        overhead = None
-        if environments is not None:
-            overhead = EpisodeOverhead(make_episode_encoder(config, trained.tokenizer), environments)
+        overhead = episode_overhead(config, trained.tokenizer, environments)
         context = read_context_length(trained.directory)
         examples = load_evaluation(config).examples
         prompts = encode_examples(examples, trained.tokenizer, config, context=context, overhead=overhead)
         config = with_prompt_length(config, prompts.measured, prompt_limit(config, context), overhead)
-        episodes = make_episode_sampler(config, sampler, environments, trained.tokenizer) if environments else None
+        episodes = make_episode_sampler(config, sampler, environments, trained.tokenizer)
         samples = complete_problems(episodes or sampler, prompts, config)
     if correct is not None:
         correct.load_state_dict(trained.observed)

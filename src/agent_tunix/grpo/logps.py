@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.grpo.head_kernel import HeadKernel, differentiable_statistics
 from agent_tunix.planning.memory import chunk_tokens
-from agent_tunix.policy.mesh import is_on_tpu, row_axes, row_parts
+from agent_tunix.policy.mesh import even_copies, is_on_tpu, row_axes, row_parts
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.experts import ExpertLoad
 
@@ -75,7 +75,11 @@ def completion_statistics(
         counted: Tokens whose load of experts is returned, except for the last of each row; None for none.
     """
     n, T = tokens_nT.shape
-    group = n // prompt_BP.shape[0]
+    copies = even_copies(model.mesh, len(prompt_BP), n)
+    if copies > 1:
+        # Devices that would all read the same prompt have a copy each, and read it together with their completions.
+        prompt_BP, prompt_lengths_B = (jnp.repeat(x, copies, axis=0) for x in (prompt_BP, prompt_lengths_B))
+    group = n // len(prompt_BP)
     # The model need not read the last token, because no token follows it. A TPU's compiler would copy arrays of an odd
     # number of tokens to other shapes many times in each layer, so there the model reads it too.
     num_read = T if is_on_tpu(model.mesh) else T - 1

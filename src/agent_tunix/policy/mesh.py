@@ -85,6 +85,20 @@ def row_parts(mesh: jax.sharding.Mesh | None, num_rows: int) -> int:
     return 1 if mesh is None else _product(mesh, row_axes(mesh, num_rows))
 
 
+def even_copies(mesh: jax.sharding.Mesh | None, num_texts: int, num_rows: int) -> int:
+    """Return how many copies of each text make the texts divide like their rows, without more work for any device.
+
+    Args:
+        mesh: Mesh that divides texts and rows; None for one device.
+        num_texts: B.
+        num_rows: n, those of a text side by side.
+    """
+    parts = row_parts(mesh, num_rows)
+    copies = parts // row_parts(mesh, num_texts)
+    is_even = num_rows % (num_texts * copies) == 0 and row_parts(mesh, num_texts * copies) == parts
+    return copies if is_even else 1
+
+
 def sharding_over(mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh, *axes: Axes) -> jax.sharding.NamedSharding:
     """Return the sharding of an array whose first dimensions are divided over these axes, and whose others are not."""
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))  # type: ignore[no-untyped-call]

@@ -1,24 +1,29 @@
 """The environments of a configuration. Importing this module does not load JAX."""
 
 import contextlib
+import importlib.util
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_tunix.config.episodes import has_environment
+from agent_tunix.config.episodes import has_agent, has_environment, verifiers_name
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, RowError
 from agent_tunix.environments import EnvironmentRecipe
+from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe, check_agent, sendable_agent
+from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
-from agent_tunix.errors import ConfigError
+from agent_tunix.environments.verifiers import agent_of, open_agents
+from agent_tunix.errors import ConfigError, InvalidEnvironmentError
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
 from agent_tunix.tracking.own_code import explaining_missing
 
 if TYPE_CHECKING:
     from agent_tunix.data.episode_prompts import EpisodeEncoder
+    from agent_tunix.data.prompt_lengths import EpisodeOverhead
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.sampling.episodes import EpisodeSampler
     from agent_tunix.sampling.sampler import Sampler
@@ -26,11 +31,13 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("agent_tunix.environments")
 
 
+# What acts with the policy: environments, or agents.
+EpisodeHost = EnvironmentSet | AgentPool
+
+
 @contextlib.contextmanager
-def open_environments(
-    config: Config, working_directory: Path, run: Path | None = None
-) -> Iterator[EnvironmentSet | None]:
-    """Yield the environments of a run; None without any. Workers start with the first episodes.
+def open_environments(config: Config, working_directory: Path, run: Path | None = None) -> Iterator[EpisodeHost | None]:
+    """Yield the environments or the agents of a run; None without any. Workers start with the first episodes.
 
     Args:
         config: The configuration.
@@ -44,6 +51,12 @@ def open_environments(
         yield None
         return
     asked = config.environment
+    if has_agent(config):
+        with explaining_missing(run):
+            pool = _open_agents(config, working_directory)
+        with pool:
+            yield pool
+        return
     template = EnvironmentRecipe(None, asked.args, tuple(asked.modules), working_directory=working_directory)
     limits = HostingLimits(asked.execution, asked.timeout_s, asked.memory_mb, asked.num_workers)
     servers = [McpServer.read(one, working_directory) for one in asked.mcp]
@@ -51,6 +64,36 @@ def open_environments(
         opened = EnvironmentSet(make_recipes(asked.name, asked.tools, template), limits, servers)
     with opened as environments:
         yield environments
+
+
+def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
+    """Return the agent of a configuration that has one.
+
+    Raises:
+        InvalidEnvironmentError: The command cannot be read.
+    """
+    agent = config.environment.agent
+    if (name := verifiers_name(config)) is not None:
+        recipe = agent_of(name, config.environment.args, working_directory)
+        return replace(recipe, modules=tuple(config.environment.modules))
+    command = () if agent.command is None else read_command(agent.command)
+    modules, args = tuple(config.environment.modules), config.environment.args
+    return AgentRecipe(agent.function or "", command, args, modules, working_directory)
+
+
+def _open_agents(config: Config, working_directory: Path) -> AgentPool:
+    if importlib.util.find_spec("uvicorn") is None or importlib.util.find_spec("fastapi") is None:
+        raise InvalidEnvironmentError(
+            "environment.agent requires the server's packages, but fastapi or uvicorn is missing; install "
+            "agent_tunix[agents]",
+            code="missing_package",
+        )
+    recipe, asked = agent_recipe(config, working_directory), config.environment
+    limits = AgentLimits(asked.agent.timeout_s, asked.memory_mb, asked.agent.max_concurrency)
+    if verifiers_name(config) is not None:  # reading its rows has checked it
+        return open_agents(recipe, limits)
+    agent = check_agent(recipe)
+    return AgentPool(sendable_agent(recipe), limits, is_shared=agent is not None and agent.is_shared)
 
 
 def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:
@@ -66,7 +109,7 @@ def check_environments(config: Config, working_directory: Path, examples: Mappin
             that rows lack.
     """
     with open_environments(config, working_directory) as environments:
-        if environments is not None:
+        if isinstance(environments, EnvironmentSet):
             for example in examples.values():
                 environments.check_row(example.columns)
             _check_lengths(config, environments, examples)
@@ -107,7 +150,7 @@ def _check_lengths(config: Config, environments: EnvironmentSet, examples: Mappi
 def make_episode_sampler(
     config: Config, sampler: "Sampler", environments: EnvironmentSet, tokenizer: "Tokenizer"
 ) -> "EpisodeSampler":
-    """Return the sampler of a run's episodes."""
+    """Return the sampler of the episodes of a run with environments."""
     from agent_tunix.distributed import here
     from agent_tunix.distributed.shared_environments import SharedEnvironments
     from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
@@ -126,6 +169,15 @@ def make_episode_sampler(
     if environments.may_have_tools:
         log_call_format(encoder)
     return EpisodeSampler(sampler, shared, encoder, limits)
+
+
+def episode_overhead(config: Config, tokenizer: "Tokenizer", host: EpisodeHost | None) -> "EpisodeOverhead | None":
+    """Return what measures the tokens that environments add to prompts; None for agents, which write their own."""
+    from agent_tunix.data.prompt_lengths import EpisodeOverhead
+
+    if not isinstance(host, EnvironmentSet):
+        return None
+    return EpisodeOverhead(make_episode_encoder(config, tokenizer), host)
 
 
 def make_episode_encoder(

@@ -10,10 +10,11 @@ from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Dropped, Example, PromptEncoder, RowError, iter_examples, nothing_left
 from agent_tunix.data.sources import Split
+from agent_tunix.environments.agents import AgentPool
 from agent_tunix.environments.episode import Episode, StopReason
 from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import ModelError
-from agent_tunix.runs.environment_setup import make_episode_encoder, open_environments
+from agent_tunix.runs.environment_setup import EpisodeHost, episode_overhead, make_episode_encoder, open_environments
 
 if TYPE_CHECKING:
     from agent_tunix.policy.chat.tokenizer import Tokenizer
@@ -48,15 +49,18 @@ class PromptShower:
         environments: Environments in which the policy acts; None for completions of one turn.
     """
 
-    def __init__(self, config: Config, tokenizer: "Tokenizer", environments: EnvironmentSet | None) -> None:
+    def __init__(self, config: Config, tokenizer: "Tokenizer", environments: EpisodeHost | None) -> None:
         self._tokenizer = tokenizer
-        self._environments = environments
+        self._environments = environments if isinstance(environments, EnvironmentSet) else None
+        self._is_of_agent = isinstance(environments, AgentPool)
         self._encoder = PromptEncoder(tokenizer, config.prompt)
-        self._episodes = None if environments is None else make_episode_encoder(config, tokenizer)
+        self._episodes = None if self._environments is None else make_episode_encoder(config, tokenizer)
 
     def show(self, example: Example) -> ShownPrompt:
         """Return the prompt of a row. In an environment, its episode is begun and closed."""
         shown = ShownPrompt(example.index, example.columns)
+        if self._is_of_agent:
+            return dataclasses.replace(shown, problem="the agent writes its own prompts, which the rollouts show")
         try:
             messages = self._encoder.messages(example)
             if self._environments is not None:
@@ -123,7 +127,7 @@ def measure_prompts(config: Config) -> Config:
     Raises:
         AgentTunixError: The rows or the tokenizer cannot be used.
     """
-    from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_prompt_length
+    from agent_tunix.data.prompt_lengths import prompt_limit, with_prompt_length
     from agent_tunix.data.prompting import encode_examples, settle_prompts
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.policy.files.config_file import read_context_length
@@ -134,9 +138,7 @@ def measure_prompts(config: Config) -> Config:
     tokenizer, context = Tokenizer(directory, settled.prompt), read_context_length(directory)
     examples = [example for of_set in _first_examples(settled, "train", _MEASURED) for example in of_set]
     with open_environments(config, Path.cwd()) as environments:
-        overhead = None
-        if environments is not None:
-            overhead = EpisodeOverhead(make_episode_encoder(settled, tokenizer), environments)
+        overhead = episode_overhead(settled, tokenizer, environments)
         prompts = encode_examples(examples, tokenizer, settled, context=context, overhead=overhead)
     measured = with_prompt_length(settled, prompts.measured, prompt_limit(settled, context), None)
     return dataclasses.replace(config, generation=measured.generation)

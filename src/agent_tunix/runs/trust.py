@@ -9,6 +9,7 @@ executes nothing of it.
 import json
 import logging
 import os
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -128,18 +129,22 @@ def _without_isolated(parts: Sequence[CodePart], config: Config) -> list[CodePar
 
 
 def environment_parts(config: Config, working_directory: Path) -> list[CodePart]:
-    """Return the code of environments and tools beyond the built-in ones, and the MCP servers."""
-    environment = config.environment
+    """Return the code of environments, tools and agents beyond the built-in ones, the commands, and the MCP servers."""
+    environment, agent = config.environment, config.environment.agent
     names = environment.name
     specs = {f"environment.name.{key}": str(spec) for key, spec in names.items()} if isinstance(names, dict) else {}
     if isinstance(names, str):
         specs["environment.name"] = names
     specs |= {f"environment.tools.{place}": tool for place, tool in enumerate(environment.tools)}
+    specs |= {} if agent.function is None else {"environment.agent.function": agent.function}
     parts = find_code_parts(
         {key: spec for key, spec in specs.items() if not is_name(spec)},
         modules=environment.modules,
         working_directory=working_directory,
     )
+    if agent.command is not None:
+        text = agent.command if isinstance(agent.command, str) else shlex.join(map(str, agent.command))
+        parts.append(CodePart("command", "environment.agent.command", text, working_directory))
     for place, item in enumerate(environment.mcp):
         server, key = McpServer.read(item, working_directory), f"environment.mcp.{place}"
         if server.url:

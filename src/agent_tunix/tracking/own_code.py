@@ -13,6 +13,7 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.environments import registry as environments
+from agent_tunix.environments.agents import OWN_AGENTS
 from agent_tunix.errors import ConfigError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.own_functions import OWN_LOSSES
 from agent_tunix.rewards import Mixture, registry
@@ -29,6 +30,7 @@ _KINDS: dict[str, tuple[Callable[[str], Any], str, str | None]] = {
     _REWARD: (registry.find_registered, "register_reward_function", "reward=…"),
     "environment.name": (environments.find_registered, "environments.register_environment", "environment=…"),
     "environment.tools": (environments.find_registered, "environments.register_tool", "tools=[…]"),
+    "environment.agent": (OWN_AGENTS.find, "environments.agents.register_agent", "agent=…"),
     _LOSS: (OWN_LOSSES.find, "register_policy_loss", None),
     _ESTIMATOR: (OWN_ESTIMATORS.find, "register_advantage_estimator", None),
 }
@@ -42,6 +44,7 @@ def describe_own_code(config: Config, mixture: Mixture) -> list[dict[str, str]]:
         _REWARD: [str(getattr(getattr(reward, "recipe", None), "spec", reward.name)) for reward in rewards],
         "environment.name": [*environment.values()] if isinstance(environment, dict) else [environment or ""],
         "environment.tools": config.environment.tools,
+        "environment.agent": [config.environment.agent.function or ""],
         _LOSS: [config.grpo.loss],
         _ESTIMATOR: [config.grpo.advantage_scaling],
     }

@@ -20,7 +20,6 @@ from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, measure_stream, settle_prompts
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.distributed import here
-from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
@@ -40,12 +39,12 @@ from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.sample import ScoringFunction
-from agent_tunix.runs.environment_setup import make_episode_encoder, make_episode_sampler
+from agent_tunix.runs.environment_setup import EpisodeHost, episode_overhead
 from agent_tunix.runs.shown_prompts import PromptShower, ShownPrompt
 from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.runs.weights.judge_models import judge_configs, load_judges
-from agent_tunix.sampling.episodes import EpisodeSampler
 from agent_tunix.sampling.sampler import BatchSampler, Sampler
+from agent_tunix.serving.episode_samplers import make_episode_sampler
 from agent_tunix.startup.timeline import spend
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -63,7 +62,7 @@ class TrainingComponents:
     batches: Batches
     held_out: Prompts
     sampler: Sampler
-    episodes: EpisodeSampler | None  # samples episodes; None if completions have one turn
+    episodes: BatchSampler | None  # samples episodes; None if completions have one turn
     updater: PolicyUpdater
     reference: ReferencePolicy | None  # the reference policy; None without a KL penalty
     teacher: Teacher | None  # the teacher; None without one
@@ -92,7 +91,7 @@ class TrainingComponents:
 def build_components(
     config: Config,
     *,
-    environments: EnvironmentSet | None = None,
+    environments: EpisodeHost | None = None,
     num_rows: int | None = None,
     judges: Sequence[Judge[Any]] = (),
 ) -> TrainingComponents:
@@ -100,7 +99,7 @@ def build_components(
 
     Args:
         config: Configuration of the run.
-        environments: Environments in which the policy acts; None for completions of one turn.
+        environments: Environments or agents; None for completions of one turn.
         num_rows: Rows of a micro-batch; by default the completions of its prompts.
         judges: Judges whose models the run samples. These are loaded.
 
@@ -140,7 +139,7 @@ def build_components(
             teacher = make_teacher(config, teacher_directory, policy, reference, mesh)
     generation = config.generation
     sampler = Sampler(policy, tokenizer, mesh, generation.eos_tokens, generation.stop_strings)
-    episodes = make_episode_sampler(config, sampler, environments, tokenizer) if environments else None
+    episodes = make_episode_sampler(config, sampler, environments, tokenizer)
     return TrainingComponents(
         config=config,
         first_prompt=_first_prompt(config, tokenizer, batches, environments),
@@ -239,7 +238,7 @@ def load_batches(
     config: Config,
     tokenizer: Tokenizer,
     context: int | None = None,
-    environments: EnvironmentSet | None = None,
+    environments: EpisodeHost | None = None,
 ) -> tuple[Config, Batches, Prompts]:
     """Return the configuration with the longest prompt, the prompts of each step, and those of the evaluation.
 
@@ -247,15 +246,12 @@ def load_batches(
         config: Configuration from `settle_prompts`.
         tokenizer: The policy's tokenizer.
         context: Longest text of the model in tokens; None if it is unknown.
-        environments: Environments in which the policy acts; None for completions of one turn.
+        environments: Environments or agents; None for completions of one turn.
 
     Raises:
         DataError: A file cannot be read, or too few of its rows can be used.
     """
-    overhead = None
-    if environments is not None:
-        overhead = EpisodeOverhead(make_episode_encoder(config, tokenizer), environments)
-
+    overhead = episode_overhead(config, tokenizer, environments)
     if config.data.streaming:
         evaluation = load_evaluation(config)
         _LOGGER.info("training examples are streamed\n%s", evaluation.describe("evaluation"))
@@ -276,7 +272,7 @@ def load_batches(
 
 
 def _first_prompt(
-    config: Config, tokenizer: Tokenizer, batches: Batches, environments: EnvironmentSet | None
+    config: Config, tokenizer: Tokenizer, batches: Batches, environments: EpisodeHost | None
 ) -> ShownPrompt | None:
     """Return the prompt of the first row of the first step; None in other processes, which run no environments."""
     if not (here().is_first and isinstance(batches, LoadedBatches) and batches.num_steps > 0):

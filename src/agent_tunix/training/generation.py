@@ -22,8 +22,8 @@ from agent_tunix.runs.found_run import FoundRun, Step, find_run
 from agent_tunix.runs.weights.trained_policy import TrainedPolicy, load_trained_policy
 
 if TYPE_CHECKING:
-    from agent_tunix.environments.running import EnvironmentSet
     from agent_tunix.rewards import Mixture, Sample, Score
+    from agent_tunix.runs.environment_setup import EpisodeHost
     from agent_tunix.sampling.token_choice import SamplingParams
 
 # Completions generated at once; this bounds the memory of the key-value cache.
@@ -196,10 +196,10 @@ class Generator:
         num_generations: int,
         seed: int,
         mixture: Mixture | None = None,
-        environments: EnvironmentSet | None = None,
+        environments: EpisodeHost | None = None,
     ) -> None:
-        from agent_tunix.runs.environment_setup import make_episode_sampler
         from agent_tunix.sampling.sampler import Sampler
+        from agent_tunix.serving.episode_samplers import make_episode_sampler
 
         self.config = source.run.config
         self._trained: TrainedPolicy = load_trained_policy(source.run, source.step)
@@ -210,9 +210,7 @@ class Generator:
             self.config.generation.eos_tokens,
             self.config.generation.stop_strings,
         )
-        self._episodes = None
-        if environments is not None:
-            self._episodes = make_episode_sampler(self.config, self._sampler, environments, self._trained.tokenizer)
+        self._episodes = make_episode_sampler(self.config, self._sampler, environments, self._trained.tokenizer)
         self._encoder = PromptEncoder(self._trained.tokenizer, self.config.prompt)
         self._sampling = sampling
         self._num_generations = num_generations

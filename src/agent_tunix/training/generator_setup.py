@@ -18,8 +18,8 @@ from agent_tunix.startup import devices
 from agent_tunix.training.generation import Generator, PolicySource, resolve_scoring
 
 if TYPE_CHECKING:
-    from agent_tunix.environments.running import EnvironmentSet
     from agent_tunix.rewards import Mixture
+    from agent_tunix.runs.environment_setup import EpisodeHost
     from agent_tunix.sampling.token_choice import SamplingParams
 
 _LONGEST_OF_A_MODEL = 512
@@ -125,7 +125,7 @@ def _scoring(source: PolicySource, scored: Sequence[Example] | None, trust: bool
 
 
 @contextlib.contextmanager
-def _acting(source: PolicySource, trust: bool) -> "Iterator[EnvironmentSet | None]":
+def _acting(source: PolicySource, trust: bool) -> "Iterator[EpisodeHost | None]":
     """Yield the environments in which the run's policy acts; None without any."""
     from agent_tunix.runs.environment_setup import open_environments
 

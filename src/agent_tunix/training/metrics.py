@@ -3,6 +3,8 @@
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN
 from agent_tunix.grpo.dynamic_sampling import SamplingTally
@@ -54,10 +56,17 @@ class StepMetrics:
         )
         row |= {
             "completions/length_mean": float(num_sampled.mean()),
+            "completions/length_min": int(num_sampled.min()),
             "completions/length_max": int(num_sampled.max()),
+            "completions/tokens": int(completions.prompt_lengths.sum() + num_sampled.sum()),
             "completions/clipped_share": float((~completions.ended).mean()),
             "completions/distinct_share": len(set(completions.texts)) / len(completions.texts),
             "completions/distinct_prompts": len({sample.prompt for sample in result.samples}),
+        }
+        ended = num_sampled[completions.ended]
+        row |= {
+            f"completions/ended_length_{name}": float(value(ended)) if ended.size else None
+            for name, value in (("mean", np.mean), ("min", np.min), ("max", np.max))
         }
         row |= episode_metrics(result.samples, result.totals)
         if self._sets:

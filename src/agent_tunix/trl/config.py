@@ -41,7 +41,7 @@ logging_steps: float = 10 → log_history | means over these updates; metrics.js
 logging_first_step: bool = False → log_history
 log_level: str = "passive" → training.log_level
 disable_tqdm: bool? = None → tracking.progress | True: none
-report_to: None | str | list[str] = "none" → tracking.tensorboard, tracking.mlflow, wandb_disabled | these three
+report_to: None | str | list[str] = "none" → tracking.tensorboard, tracking.mlflow, wandb_disabled | others: callbacks
 run_name: str? = None ⇒ project_name
 project: str = "huggingface" → training.wandb_project | the variable WANDB_PROJECT comes first
 eval_strategy: str = "no" → evaluation.num_samples | no: 0; steps, epoch: all rows of eval_dataset
@@ -119,6 +119,7 @@ parallelism_config: Any = None → divides the work over processes | one process
 router_aux_loss_coef: float? = None → adds a loss that balances experts | leave it None
 repetition_penalty: float = 1.0 → makes repeated tokens unlikely | leave it 1.0; the reward `repetition` penalises them
 vllm_structured_outputs_regex: str? = None → restricts completions to a pattern | reward the format instead
+vllm_guided_decoding_regex: str? = None → restricts completions to a pattern | reward the format instead
 use_adaptive_entropy: bool = False → moves the entropy bonus step by step | set entropy_coef alone
 log_unique_prompts: bool = False → logs one completion a prompt | the run's rollouts have all; leave it False
 log_completions_hub_repo: str? = None → uploads completions | upload rollouts/ of the run's directory
@@ -160,12 +161,13 @@ vllm_group_port: int = 51216; vllm_gpu_memory_utilization: float = 0.3; vllm_max
 vllm_tensor_parallel_size: int = 1; vllm_importance_sampling_correction: bool = True
 vllm_importance_sampling_mode: str = "sequence_mask"; vllm_importance_sampling_clip_max: float? = 3.0
 vllm_importance_sampling_clip_min: float? = None; vllm_importance_sampling_cap: float? = None
+vllm_device: str? = None; vllm_dtype: str? = None; vllm_max_model_len: int? = None
 * only read with loss_type="vespo", which is refused
 vespo_k_pos: float = 2.0; vespo_lambda_pos: float = 3.0; vespo_k_neg: float = 3.0; vespo_lambda_neg: float = 2.0
 * only read with use_adaptive_entropy, which is refused
 entropy_coef_min: float = 0.0; entropy_coef_max: float = 1.0; entropy_coef_delta: float = 0.005
 entropy_target: float = 0.2
-* only read with report_to="trackio", which is refused
+* the callback of report_to="trackio" reads it
 trackio_space_id: str? = None; trackio_bucket_id: str? = None; trackio_static_space_id: str? = None
 * the package has its own sampler and key-value cache
 use_transformers_continuous_batching: bool = False; use_transformers_paged: bool = False
@@ -184,6 +186,8 @@ include_num_input_tokens_seen: str | bool = "no"
 logging_nan_inf_filter: bool = True
 * metrics.jsonl has times; `agent-tunix plan` shows memory
 skip_memory_metrics: bool = True
+* rollouts have every completion
+wandb_log_unique_prompts: bool? = None
 * completions are text
 log_multimodal: bool = True
 * a run gets a new directory; `save_model` replaces its own export
@@ -281,6 +285,8 @@ class GRPOConfig(_Fields):  # type: ignore[misc]
             setattr(self, name, plain(value))
             if isinstance(value, bool) and name == "scale_rewards":
                 setattr(self, name, "group" if value else "none")
+        if self.metric_for_best_model is not None and self.greater_is_better is None:  # as callbacks read it
+            self.greater_is_better = not self.metric_for_best_model.endswith("loss")
         check_fields(self)
 
     def get_process_log_level(self) -> int:
@@ -290,6 +296,13 @@ class GRPOConfig(_Fields):  # type: ignore[misc]
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, without the token of the hub."""
         return dict(vars(self)) | ({"hub_token": "<HUB_TOKEN>"} if self.hub_token else {})
+
+    def to_sanitized_dict(self) -> dict[str, Any]:
+        """Return the fields for a tracker, with other values than numbers and texts as texts."""
+        return {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in self.to_dict().items()
+        }
 
 
 def refuse(name: str, value: object, effect: str, instead: str) -> NoReturn:

@@ -12,16 +12,21 @@ from agent_tunix.trl.config import refuse
 
 # Writes the prompt as it is, as TRL does with prompts that are no conversations.
 _RAW = "{% for message in messages %}{{ message.content }}{% endfor %}"
+# The row of an environment that makes its own prompt: what its `reset` returns.
+NO_PROMPT = {"prompt": [{"role": "user", "content": ""}]}
 _MODALITIES = ("image", "images", "video", "videos")
 
 
-def read_rows(dataset: Any, name: str, *, only_prompt: bool = False, limit: int | None = None) -> list[dict[str, Any]]:
-    """Return the rows of a dataset.
+def read_rows(
+    dataset: Any, name: str, *, only_prompt: bool = False, has_environment: bool = False, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows of a dataset. Without a column `prompt`, the environment makes the prompts.
 
     Args:
         dataset: A `datasets.Dataset`, or rows.
         name: Name of the argument, for errors.
         only_prompt: Leave out all other columns.
+        has_environment: True if there is an environment.
         limit: Rows to read of an iterable dataset; None if their number is unknown.
 
     Raises:
@@ -43,9 +48,13 @@ def read_rows(dataset: Any, name: str, *, only_prompt: bool = False, limit: int 
     columns = dict.fromkeys(column for row in rows for column in row)
     if found := [column for column in _MODALITIES if column in columns]:
         refuse(f"{name}[{found[0]!r}]", "…", "is seen by a vision-language model", "models read text alone")
-    if not rows or "prompt" not in columns:
+    if has_environment and "prompt" not in columns:
+        rows = [{**row, **NO_PROMPT} for row in rows]
+    elif "prompt" not in columns:
+        rows = []
+    if not rows:
         raise DataError(
-            f"{name} must have rows with a column 'prompt', but has {len(rows)} of {', '.join(columns) or 'none'}",
+            f"{name} must have rows with a column 'prompt', but has {', '.join(columns) or 'none'}",
             code="missing_column",
         )
     return [{"prompt": row["prompt"]} for row in rows] if only_prompt else rows
@@ -67,8 +76,13 @@ def as_conversations(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def prompt_values(conversational: bool, tokenizer: Any, model: str) -> dict[str, Any]:
+def prompt_values(conversational: bool, tokenizer: Any, model: str | None) -> dict[str, Any]:
     """Return the keys of prompts: the chat template of `processing_class`, or none for prompts that are texts.
+
+    Args:
+        conversational: True if prompts are lists of messages.
+        tokenizer: `processing_class`.
+        model: Name of the model, whose tokenizer it must be; None if it goes with a model in memory.
 
     Raises:
         ConfigError: The tokenizer is another than the model's.
@@ -82,7 +96,7 @@ def prompt_values(conversational: bool, tokenizer: Any, model: str) -> dict[str,
         "prompt.chat_template": None if conversational else _RAW,
     }
     own = getattr(tokenizer, "name_or_path", None) or model
-    if own.rstrip("/") != model.rstrip("/"):
+    if model is not None and own.rstrip("/") != model.rstrip("/"):
         refuse("processing_class", own, "replaces the model's tokenizer", f"the tokenizer is that of model={model!r}")
     if conversational and isinstance(template := getattr(tokenizer, "chat_template", None), str):
         values["prompt.chat_template"] = template

@@ -2,12 +2,14 @@
 
 import logging
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_tunix.tracking.callbacks import Callback, TrainingState
+from agent_tunix.tracking.metrics_file import read_rows
 from agent_tunix.trl.config import GRPOConfig
 from agent_tunix.trl.settings import BatchPlan
 
@@ -17,19 +19,27 @@ _LOGGER = logging.getLogger("agent_tunix.trl")
 _NAMES = {
     "loss": "policy/loss",
     "grad_norm": "policy/grad_norm",
-    "learning_rate": "policy/learning_rate",
     "completions/mean_length": "completions/length_mean",
+    "completions/min_length": "completions/length_min",
     "completions/max_length": "completions/length_max",
     "completions/clipped_ratio": "completions/clipped_share",
+    "completions/mean_terminated_length": "completions/ended_length_mean",
+    "completions/min_terminated_length": "completions/ended_length_min",
+    "completions/max_terminated_length": "completions/ended_length_max",
     "tools/call_frequency": "tools/calls_mean",
+    "tools/failure_frequency": "tools/failure_share",
     "frac_reward_zero_std": "rewards/dead_groups",
     "entropy": "policy/entropy",
-    "kl": "policy/kl",
+    "entropy_coef": "policy/entropy_coefficient",
+    "step_time": "time/step_s",
+}
+_CLIPPED = {
     "clip_ratio/low_mean": "policy/clip_share_low",
     "clip_ratio/high_mean": "policy/clip_share_high",
     "clip_ratio/region_mean": "policy/clip_share",
-    "step_time": "time/step_s",
 }
+# What TRL logs of the clipping, by `loss_type`; other losses have the names of `_CLIPPED`.
+_CLIPPED_OF_LOSS = {"sapo": {}, "cispo": {"cispo_clip_ratio": "policy/clip_share_high"}}
 _UNHEEDED = {"should_evaluate": "eval_steps", "should_save": "save_steps", "should_epoch_stop": "num_train_epochs"}
 _UNCALLED = (
     *("on_init_end", "on_pre_optimizer_step", "on_optimizer_step", "on_substep_end"),
@@ -48,6 +58,9 @@ class LoggedState:
     log_history: list[dict[str, Any]] = field(default_factory=list)
     best_metric: float | None = None
     best_global_step: int | None = None
+    best_model_checkpoint: str | None = None
+    num_input_tokens_seen: int = 0
+    is_hyper_param_search: bool = False
     is_local_process_zero: bool = True
     is_world_process_zero: bool = True
 
@@ -98,6 +111,10 @@ class CallbackBridge(Callback):
         self._state.max_steps = state.max_steps * self._batches.num_iterations
         self._state.num_train_epochs = math.ceil(state.max_steps / self._batches.per_epoch)
         self._reach(state.step)
+        if state.step:  # of a run that resumes
+            path = state.directory / "metrics.jsonl"
+            rows = [row for row in read_rows(path) if row["step"] <= state.step] if path.is_file() else []
+            self._state.num_input_tokens_seen = sum(row.get("completions/tokens", 0) for row in rows)
         self._call("on_train_begin", state)
 
     def on_step_begin(self, state: TrainingState) -> None:
@@ -125,11 +142,13 @@ class CallbackBridge(Callback):
         before = self._state.global_step
         self._reach(state.step)
         self._rows.append(metrics)
+        self._state.num_input_tokens_seen += metrics.get("completions/tokens", 0)
         if metrics.get("policy/loss") is not None:
             self._losses.append(metrics["policy/loss"])
         self._call("on_step_end", state)
         if self._is_due(before) or self._control.should_log:
-            self._log(state, train_figures(self._rows, self._completions))
+            figures = train_figures(self._rows, self._completions, self._args.loss_type)
+            self._log(state, figures | {"num_tokens": self._state.num_input_tokens_seen})
             self._rows = []
         self._report(state)
         self._in_step = False
@@ -212,17 +231,21 @@ def _warn_of_uncalled(callback: Any) -> None:
         _LOGGER.warning("callback %s: %s is never called here", type(callback).__name__, ", ".join(own))
 
 
-def train_figures(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
+def train_figures(rows: Sequence[Mapping[str, Any]], count: int, loss_type: str = "dapo") -> dict[str, Any]:
     """Return the means of some steps under TRL's names, and the last learning rate; None for an unknown figure.
 
     Args:
         rows: The rows of the steps, of `metrics.jsonl`.
         count: Completions of a step, with which standard deviations become unbiased.
+        loss_type: The field of `GRPOConfig`.
     """
-    names = {name: own for name, own in _NAMES.items() if any(row.get(own) is not None for row in rows)}
+    clipped = _CLIPPED_OF_LOSS.get(loss_type, _CLIPPED)
+    names = {name: own for name, own in (_NAMES | clipped).items() if any(own in row for row in rows)}
+    names |= {"kl": "policy/kl"} if any(row.get("policy/kl") is not None for row in rows) else {}
     names |= {"reward": "rewards/total/mean", "reward_std": "rewards/total/std"}
     parts = {own.split("/")[1] for row in rows for own in row if own.startswith("rewards/") and own.endswith("/weight")}
     names |= {own: own for part in parts for own in (f"rewards/{part}/mean", f"rewards/{part}/std")}
+    names |= {own.split("/", 3)[3]: own for row in rows for own in row if re.match("rewards/[^/]*/logged/", own)}
     figures = {name: _mean([row.get(own) for row in rows]) for name, own in names.items()}
     unbiased = math.sqrt(count / max(count - 1, 1))
     figures |= {
@@ -230,7 +253,9 @@ def train_figures(rows: Sequence[Mapping[str, Any]], count: int) -> dict[str, An
         for name, value in figures.items()
         if name.endswith(("/std", "reward_std")) and value is not None
     } | {"learning_rate": rows[-1].get("policy/learning_rate")}
-    return figures
+    # Of single completions only this is known: none is clipped if no token is.
+    bounds = {"clip_ratio/low_min": "clip_ratio/low_mean", "clip_ratio/high_max": "clip_ratio/high_mean"}
+    return figures | {name: 0.0 if figures[own] == 0.0 else None for name, own in bounds.items() if own in figures}
 
 
 def evaluation_figures(metrics: Mapping[str, Any]) -> dict[str, Any]:

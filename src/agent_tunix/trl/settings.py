@@ -3,6 +3,7 @@
 TRL counts completions where this package counts prompts, and updates where it counts batches of prompts.
 """
 
+import importlib
 import logging
 import math
 import os
@@ -32,8 +33,6 @@ _GENERATION = {
     **{name: f"generation.{name}" for name in ("temperature", "top_p", "top_k", "min_p", "stop_strings")},
     "max_new_tokens": "generation.max_generation_steps",
 }
-# Arguments of `from_pretrained` that change neither the weights nor their type.
-_LOADING = ("attn_implementation", "device_map", "use_cache", "low_cpu_mem_usage", "trust_remote_code", "use_kernels")
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -233,10 +232,7 @@ def _saving(args: GRPOConfig, batches: BatchPlan) -> Values:
 
 
 def _logging(args: GRPOConfig, batches: BatchPlan) -> Values:
-    reported = args.report_to or []
-    names = {name for name in ([reported] if isinstance(reported, str) else reported) if name != "none"}
-    if unknown := sorted(names - set(_TRACKERS)):
-        refuse("GRPOConfig.report_to", unknown, "sends metrics to it", f"{', '.join(_TRACKERS)} exist")
+    names = reported_names(args)
     values: Values = {
         "tracking.tensorboard": "tensorboard" in names,
         "tracking.mlflow": "mlflow" in names,
@@ -249,8 +245,30 @@ def _logging(args: GRPOConfig, batches: BatchPlan) -> Values:
     return values
 
 
+def reported_names(args: GRPOConfig) -> set[str]:
+    """Return the names of `report_to`."""
+    reported = args.report_to or []
+    return {name for name in ([reported] if isinstance(reported, str) else reported) if name != "none"}
+
+
+def reporting_callbacks(args: GRPOConfig) -> list[Any]:
+    """Return transformers' callbacks for the trackers of `report_to` that this package does not have.
+
+    Raises:
+        ConfigError: transformers does not know the tracker either.
+    """
+    names = sorted(reported_names(args) - set(_TRACKERS))
+    known = (
+        importlib.import_module("transformers.integrations.integration_utils").INTEGRATION_TO_CALLBACK if names else {}
+    )
+    if unknown := [name for name in names if name not in known]:
+        refuse("GRPOConfig.report_to", unknown, "sends metrics to it", f"{', '.join({**_TRACKERS, **known})} exist")
+    return [known[name]() for name in names]
+
+
 def _devices(args: GRPOConfig, batches: BatchPlan) -> Values:
-    dtype = str(plain(_init_kwargs(args).get("dtype", _init_kwargs(args).get("torch_dtype")))).removeprefix("torch.")
+    loading = dict(args.model_init_kwargs or {})
+    dtype = str(plain(loading.get("dtype", loading.get("torch_dtype")))).removeprefix("torch.")
     if dtype not in ("None", "auto", "float32", "bfloat16"):
         refuse(
             "GRPOConfig.model_init_kwargs['dtype']", dtype, "is the type of the weights", "float32 and bfloat16 exist"
@@ -262,43 +280,6 @@ def _devices(args: GRPOConfig, batches: BatchPlan) -> Values:
         "model.remat": args.gradient_checkpointing if checkpointing is None else checkpointing,
         "distributed.platform": "cpu" if args.use_cpu or args.no_cuda else "auto",
     }
-
-
-def model_values(model: Any, args: GRPOConfig, quantization: Any = None) -> Values:
-    """Return the keys of the model: a directory, a name of the hub, or a location of this package.
-
-    Raises:
-        ConfigError: The model is an object, or is loaded in a way that does not exist here.
-    """
-    if not isinstance(model, str | os.PathLike):
-        name = getattr(getattr(model, "config", None), "_name_or_path", "") or "OWNER/NAME"
-        refuse("model", type(model).__name__, "is trained as it is in memory", f"pass its name or directory: {name!r}")
-    given = {
-        name: value for name, value in _init_kwargs(args).items() if name not in (*_LOADING, "dtype", "torch_dtype")
-    }
-    revision, quantized = given.pop("revision", None), given.pop("quantization_config", None)
-    kind = "nf4" if given.pop("load_in_4bit", False) else "int8" if given.pop("load_in_8bit", False) else None
-    if unknown := {name: value for name, value in given.items() if value is not None}:
-        refuse(
-            "GRPOConfig.model_init_kwargs", unknown, "loads the model", "revision, dtype and quantization_config exist"
-        )
-    path = os.fspath(model)
-    if not os.path.exists(path) and "://" not in path and not path.startswith(("embedded:", "/", ".")):
-        path = f"hf://{path}" + (f"@{revision}" if revision not in (None, "main") else "")
-    return {"model.path": path, "model.quantization": _quantization(quantization or quantized) or kind}
-
-
-def _init_kwargs(args: GRPOConfig) -> Mapping[str, Any]:
-    return dict(args.model_init_kwargs or {})
-
-
-def _quantization(given: Any) -> str | None:
-    """Return `nf4` or `int8` for a `BitsAndBytesConfig`, read by its attributes."""
-    if given is None:
-        return None
-    if not getattr(given, "load_in_8bit", False) and not getattr(given, "load_in_4bit", False):
-        refuse("quantization_config", given, "quantises the model", "load_in_4bit and load_in_8bit exist")
-    return "int8" if given.load_in_8bit else "nf4"
 
 
 def evaluation_values(args: GRPOConfig, batches: BatchPlan, num_rows: int, num_devices: int = 1) -> Values:

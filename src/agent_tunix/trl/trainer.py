@@ -5,18 +5,24 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, cast
 
 from agent_tunix.api import Run, train
 from agent_tunix.api.rows import write_rows
 from agent_tunix.errors import ConfigError
 from agent_tunix.overrides import assign
-from agent_tunix.trl.adapters import adapter_values
 from agent_tunix.trl.config import ONE_PROCESS, GRPOConfig, check_fields, refuse
-from agent_tunix.trl.inputs import as_conversations, is_conversational, prompt_values, read_rows, reward_components
+from agent_tunix.trl.inputs import (
+    NO_PROMPT,
+    as_conversations,
+    is_conversational,
+    prompt_values,
+    read_rows,
+    reward_components,
+)
+from agent_tunix.trl.models import JaxModel, PolicyModel
 from agent_tunix.trl.progress import CallbackBridge, LoggedState, evaluation_figures
-from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, model_values, plan_batches
+from agent_tunix.trl.settings import convert, describe_unneeded, evaluation_values, plan_batches, reporting_callbacks
 
 _LOGGER = logging.getLogger("agent_tunix.trl")
 
@@ -29,24 +35,12 @@ class TrainOutput(NamedTuple):
     metrics: dict[str, Any]
 
 
-class _JaxModel:
-    """Stands for the model in callbacks and scripts, which cannot use it as a module of PyTorch."""
-
-    def __init__(self) -> None:
-        # Scripts set `use_cache` and write the configuration, which `save_model` does.
-        self.config = SimpleNamespace(use_cache=True, save_pretrained=lambda directory: None)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(
-            f"the model has no {name!r} here, because its weights are in JAX; use trainer.save_model(DIR), and load DIR"
-        )
-
-
 class GRPOTrainer:
     """Train a policy with GRPO, with the arguments of TRL's `GRPOTrainer`.
 
     Args:
-        model: Name on the Hugging Face hub, a directory, or a location of this package; no object.
+        model: Name on the Hugging Face hub, a directory, a location of this package, or a model of transformers or PEFT
+            in memory, which has the trained weights after `train`.
         reward_funcs: Functions, names of reward models, or one of these.
         args: Settings; None: the defaults.
         train_dataset: A `datasets.Dataset` or rows, with a column `prompt`.
@@ -62,6 +56,7 @@ class GRPOTrainer:
         environment_factory: A class of environments, or name → class, chosen by the column `environment`.
 
     Attributes:
+        model: The model in memory, or an object that loads the trained weights when it is used.
         state: The state of the training; `state.log_history` has TRL's figures.
         run: The run after `train`, with the methods of `agent_tunix.Run`.
 
@@ -91,7 +86,8 @@ class GRPOTrainer:
         environment_factory: Any = None,
     ) -> None:
         if args is None:
-            args = GRPOConfig(f"{str(model).rstrip('/').split('/')[-1]}-GRPO")
+            name = model if isinstance(model, str | os.PathLike) else getattr(model.config, "_name_or_path", "model")
+            args = GRPOConfig(f"{str(name).rstrip('/').split('/')[-1]}-GRPO")
         if not isinstance(args, GRPOConfig):
             refuse("args", type(args).__name__, "has the settings", "pass an agent_tunix.trl.GRPOConfig")
         check_fields(args)
@@ -104,29 +100,26 @@ class GRPOTrainer:
                 "WORLD_SIZE", os.environ["WORLD_SIZE"], "trains in processes", "start one: `python SCRIPT`, no launcher"
             )
         self.args, self.processing_class = args, processing_class
-        self.state, self.model = LoggedState(), _JaxModel()
-        self.run: Run | None = None
+        self.state, self.run = LoggedState(), cast(Run | None, None)
+        self._policy = PolicyModel(model, args, quantization_config, peft_config)
+        self.model = self._policy.in_memory
+        if self.model is None:
+            self.model = JaxModel(self._policy.name, self._export_merged, self.save_model, self.push_to_hub)
         self._callbacks = [one() if isinstance(one, type) else one for one in callbacks or []]
+        self._callbacks = [*reporting_callbacks(args), *self._callbacks]
         self._tools, self._environments = list(tools or []), environment_factory
         factories = environment_factory if isinstance(environment_factory, Mapping) else {None: environment_factory}
         factories = {} if environment_factory is None else factories
         self._rewards = reward_components(reward_funcs, args.reward_weights, reward_processing_classes, factories)
-        self._has_adapter = peft_config is not None
-        self._model_values = {
-            **model_values(model, args, quantization_config),
-            **adapter_values(peft_config),
-        }
-        only_prompt = bool(args.remove_unused_columns)
         if train_dataset is None:
-            refuse(
-                "train_dataset", None, "leaves the prompts to the environment", "give rows with a prompt to begin with"
-            )
-        rows = read_rows(train_dataset, "train_dataset", only_prompt=only_prompt, limit=self._rows_of_run())
+            rows = self._placeholder_rows()
+        else:
+            rows = self._read(train_dataset, "train_dataset", limit=self._rows_of_run())
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
-        self._evaluation_rows = (
-            None if eval_dataset is None else read_rows(eval_dataset, "eval_dataset", only_prompt=only_prompt)
+        self._evaluation_rows = None if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
+        self._prompt_values = prompt_values(
+            is_conversational(rows), processing_class, self._policy.name if self._policy.in_memory is None else None
         )
-        self._prompt_values = prompt_values(is_conversational(rows), processing_class, str(model))
         self._rows = as_conversations(rows)
         if unneeded := describe_unneeded(args):
             _LOGGER.warning("without an effect here: %s", "; ".join(unneeded))
@@ -141,10 +134,12 @@ class GRPOTrainer:
             AgentTunixError: The run cannot start, or it stopped; the message says what to do.
         """
         batches = plan_batches(self.args, len(self._rows), num_devices := _count_devices(self.args))
+        directory = _run_directory(self._output, resume_from_checkpoint)
         values = {
             **convert(self.args, batches),
             **evaluation_values(self.args, batches, len(self._evaluation_rows or []), num_devices),
-            **self._model_values,
+            **self._policy.values,
+            "model.path": self._policy.place(Path(f"{directory}-model"), self.processing_class),
             **self._prompt_values,
             **self._episode_values(),
             "training.resume": bool(resume_from_checkpoint),
@@ -159,10 +154,11 @@ class GRPOTrainer:
             reward=self._rewards,
             data=self._rows,
             evaluation_data=self._evaluation_rows and as_conversations(self._evaluation_rows),
-            directory=_run_directory(self._output, resume_from_checkpoint),
+            directory=directory,
             callbacks=[CallbackBridge(self.args, batches, self._callbacks, shared, self.state)],
             **self._acting(),
         )
+        self._policy.update(self._export_merged)
         metrics = {name: value for name, value in self.state.log_history[-1].items() if name != "step"}
         return TrainOutput(self.state.global_step, metrics.get("train_loss"), metrics)
 
@@ -176,7 +172,7 @@ class GRPOTrainer:
             ignore_keys: Without an effect.
             metric_key_prefix: What the names of the figures begin with.
         """
-        rows = self._evaluation_rows if eval_dataset is None else read_rows(eval_dataset, "eval_dataset")
+        rows = self._evaluation_rows if eval_dataset is None else self._read(eval_dataset, "eval_dataset")
         if rows is None:
             raise ConfigError("evaluate() requires rows: pass eval_dataset to it or to the trainer")
         run = self._trained()
@@ -261,12 +257,30 @@ class GRPOTrainer:
             raise ConfigError("there is no run yet; call train() first, or open one with agent_tunix.open_run(DIR)")
         return self.run
 
-    def _export(self, **where: Any) -> Path | str:
-        step: Any = "best" if self.args.load_best_model_at_end else None
-        return self._trained().export(step=step, adapter=self._has_adapter, overwrite=True, **where)
+    def _export(self, **options: Any) -> Path | str:
+        options = {"adapter": self._policy.has_adapter, **options}
+        return self._trained().export(
+            step="best" if self.args.load_best_model_at_end else None, overwrite=True, **options
+        )
+
+    def _export_merged(self, directory: Path) -> Path | str:
+        return self._export(directory=directory, adapter=False)
 
     def _write(self, name: str, content: Any) -> None:
         (self._trained().directory / name).write_text(json.dumps(content, indent=2, default=str), encoding="utf-8")
+
+    def _read(self, dataset: Any, name: str, limit: int | None = None) -> list[dict[str, Any]]:
+        only_prompt, has_environment = bool(self.args.remove_unused_columns), self._environments is not None
+        return read_rows(dataset, name, only_prompt=only_prompt, has_environment=has_environment, limit=limit)
+
+    def _placeholder_rows(self) -> list[dict[str, Any]]:
+        """Return rows for one step without a dataset: the environment makes the prompts."""
+        if self._environments is None or isinstance(self._environments, Mapping) or self.args.max_steps <= 0:
+            refuse(
+                *("train_dataset", None, "leaves the prompts to one environment for max_steps"),
+                "give rows, or one environment_factory whose reset returns the prompt and max_steps",
+            )
+        return [NO_PROMPT] * plan_batches(self.args, 1, _count_devices(self.args)).size
 
     def _rows_of_run(self) -> int | None:
         """Return the prompts that `max_steps` updates take; None if the epochs decide."""

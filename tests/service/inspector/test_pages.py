@@ -119,6 +119,7 @@ def test_episodes_are_conversations_and_found_by_end_and_tool(alice: Visitor, id
     assert page.count('<span class="chip">malformed</span>') == 8
     for text in ("the result add", "reply add", "fault add", "{&#34;expression&#34;: &#34;add&#34;}"):
         assert text in page
+    assert page.count("row 1 (transcript), dropped, add") == 2  # the first episode of each group is an agent's
     assert anchors(alice.get(f"{path}?tool=other").text) == []
     assert 'name="stop_reason"' not in alice.get(f"/runs/{ids['one step']}/rollouts").text
 

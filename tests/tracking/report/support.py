@@ -17,6 +17,7 @@ from agent_tunix.rewards.sample import Term
 from agent_tunix.tracking.metrics_file import MetricsFile
 from agent_tunix.tracking.rollouts import RolloutWriter, ScoringSettings, StoredStep
 from agent_tunix.tracking.stored_run import StoredRun
+from tests.rewards.agents import AGENT
 
 G = 4
 
@@ -36,7 +37,8 @@ def plain_response(step: int, place: int) -> str:
 def as_episode(sample: Sample, text: str) -> Sample:
     """Return the sample as the last turn of an episode, in which a text is tool, argument, result, reply and fault.
 
-    The calls are a good one and a malformed one, in one turn. The episodes of odd steps end by a fault.
+    The calls are a good one and a malformed one, in one turn. The episodes of odd steps end by a fault. The first
+    episode of a group is an agent's, which forks.
     """
     function = {"name": text, "arguments": json.dumps({"expression": text})}
     messages = (
@@ -52,7 +54,11 @@ def as_episode(sample: Sample, text: str) -> Sample:
         {"turn": 0, "name": "", "outcome": "malformed", "seconds": 0.0},
     )
     stop, error = ("error", f"fault {text}") if sample.step % 2 else ("finished", "")
-    return dataclasses.replace(sample, messages=messages, episode=EpisodeSummary(stop, 2, 1, calls, None, error))
+    episode = EpisodeSummary(stop, 2, 1, calls, None, error)
+    if sample.rollout_id.endswith("_0"):
+        calls_of_agent = [{**call, "reply": text, "first_difference": text} for call in AGENT["calls"]]
+        episode = dataclasses.replace(episode, agent={**AGENT, "calls": calls_of_agent})
+    return dataclasses.replace(sample, messages=messages, episode=episode)
 
 
 def write_run(

@@ -45,10 +45,21 @@ def charts_of(page: Path) -> dict[str, Any]:
     return {chart["title"]: chart for section in data_of(page)["sections"] for chart in section["charts"]}
 
 
+def test_the_calls_of_agents_and_what_breaks_prefixes_are_shown(tmp_path: Path) -> None:
+    page = write_report(write_run(tmp_path / "run", 2, episodes_of="<b>"), tmp_path / "out")
+    text = page.read_text("utf-8")
+    assert "4 calls of agents did not continue the tokens of an earlier one" in text
+    assert "<span>dropped: <code>&lt;b&gt;</code></span> <b>4</b>" in text
+    agents = [rollout["agent"] for rollout in data_of(page)["rollouts"] if "agent" in rollout]
+    assert len(agents) == 4
+    assert "row 1 (transcript), dropped, <b>" in agents[0]
+
+
 def test_a_report_has_every_picture_and_read_again_is_the_same(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     page = write_report(run, tmp_path / "out")
     assert page == tmp_path / "out" / "report.html"
+    assert "What breaks prefixes" not in page.read_text("utf-8")
     assert charts_of(page).keys() >= {
         *("Total reward", "Distribution of the total", "Held-out accuracy", "correct", "brevity"),
         *("Share of the advantage", "Effective weights", "Conflict with the rest", "KL from the reference"),

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_tunix.rewards import Outcome, Sample, Score, Term, resolve_reward
+from agent_tunix.rewards import EpisodeSummary, Outcome, Sample, Score, Term, resolve_reward
 from agent_tunix.rewards.sample import LARGEST_VALUE
 from agent_tunix.tracking.rollouts import Opaque, ScoringSettings, StoredStep, encoding
 from agent_tunix.tracking.rollouts.rows import from_table, to_table
 from agent_tunix.tracking.rollouts.schema import COLUMNS, COMPONENT_FIELDS, Column
+from tests.rewards.agents import AGENT
 from tests.tracking.rollouts.support import assert_same_step, make_samples, make_step, mixture, same
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=10)  # lone surrogates too
@@ -121,6 +122,14 @@ def steps(draw: st.DrawFn) -> StoredStep:
 @given(steps())
 def test_a_step_comes_back_to_the_bit(stored: StoredStep) -> None:
     assert_same_step(from_table(to_table(stored), stored.settings), stored)
+
+
+def test_the_calls_of_an_agent_come_back() -> None:
+    episode = EpisodeSummary("finished", 1, 1, agent=AGENT)
+    settings = ScoringSettings(1, "group", "exclude", "0123")
+    one = np.ones(1, np.float32)
+    stored = StoredStep(1, [Sample("4", episode=episode)], [Score(1.0)], one, one, settings, 1)
+    assert from_table(to_table(stored), settings).samples[0].episode == episode
 
 
 @pytest.mark.parametrize("scaling", ["group", "batch", "none", "component"])

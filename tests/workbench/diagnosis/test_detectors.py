@@ -103,7 +103,9 @@ SICK: dict[str, tuple[list[Row], Any]] = {
     ),
     "episode_limits": (steady(3, turns__limit_share=0.5, stop_reasons__max_turns=0.5, turns__mean=4.0), "math"),
     "agent_forks": (
-        steady(3, agent__calls_mean=3.0, agent__forked_share=0.8, agent__fork_causes__dropped=90, tools__calls_mean=0.0),
+        steady(
+            3, agent__calls_mean=3.0, agent__forked_share=0.8, agent__fork_causes__dropped=90, tools__calls_mean=0.0
+        ),
         "math",
     ),
     "calls_rewarded": (make_rows(12, paid_calls), MIXTURE),

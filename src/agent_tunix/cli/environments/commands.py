@@ -16,9 +16,11 @@ import click
 
 from agent_tunix.cli.options import ErrorGroup, grouped, json_option, modules_option, place_option, timeout_option
 from agent_tunix.cli.printing import echo, echo_json, print_table
+from agent_tunix.config.episodes import VERIFIERS
 
 if TYPE_CHECKING:
     from agent_tunix.environments import EnvironmentAdapter
+    from agent_tunix.environments.checks import EnvironmentReport
     from agent_tunix.environments.environment import EpisodeSource
     from agent_tunix.environments.tool_calls import ToolCall
 
@@ -140,22 +142,43 @@ def try_environment(
 @click.argument("name")
 @_row
 @_seed
+@click.option("--agent", "is_agent", is_flag=True, help="NAME is an agent: a function or class, for environment.agent.")
+@click.option("--command", "is_command", is_flag=True, help="NAME is an agent: a command.")
+@click.option(
+    "--reply", "replies", multiple=True, help="Text that the policy says to an agent; repeatable, the last one repeats."
+)
 @_run_options
 @json_option
-def check(name: str, row: str, seed: int, options: EnvironmentOptions, as_json: bool) -> None:
+def check(
+    name: str,
+    row: str,
+    seed: int,
+    is_agent: bool,
+    is_command: bool,
+    replies: tuple[str, ...],
+    options: EnvironmentOptions,
+    as_json: bool,
+) -> None:
     """Check, with made-up calls, that an environment meets the conditions for a policy to learn in it.
 
     An episode begins. Every tool and argument is described. Equal rows, seeds and calls give equal observations, also
     beside another episode. Wrong arguments are refused. Extreme values break nothing. The score is a number. Episodes
     are released. A call that hangs or ends its process fails its check. Notes never make the check fail.
 
+    An agent is run twice against a policy that says --reply: its signature, its calls, whether they continue one
+    another or fork and where, and its result. So is verifiers:NAME, an installed environment of verifiers, with its
+    first row unless --row gives another.
+
     Exit status: 0 nothing failed; 1 a check failed; 2 the command or the environment cannot be used.
     """
     from agent_tunix.environments.checks import check_environment
 
-    adapter = _resolve(name, options)
-    with _placed(name, adapter, options) as source:
-        report = check_environment(source, _read_object(row, "--row"), seed=seed)
+    if is_agent or is_command or name.startswith(VERIFIERS):
+        report = _check_agent(name, is_command, _read_object(row, "--row"), replies or ("1",), options)
+    else:
+        adapter = _resolve(name, options)
+        with _placed(name, adapter, options) as source:
+            report = check_environment(source, _read_object(row, "--row"), seed=seed)
     if row == "{}" and report.findings[-1].check == "reset":
         echo("The row had no columns; give them with --row JSON.", err=True)
     if as_json:
@@ -164,6 +187,29 @@ def check(name: str, row: str, seed: int, options: EnvironmentOptions, as_json: 
     else:
         echo(report.text)
     sys.exit(0 if report.passed else 1)
+
+
+def _check_agent(
+    name: str, is_command: bool, row: dict[str, Any], replies: tuple[str, ...], options: EnvironmentOptions
+) -> "EnvironmentReport":
+    from agent_tunix.cli.environments.agent_checks import check_with_script
+    from agent_tunix.environments.agents import AgentRecipe
+    from agent_tunix.environments.agents.recipe import read_command
+
+    if name.startswith(VERIFIERS):
+        from agent_tunix.environments.verifiers import agent_of, read_rows
+
+        own, args, directory = name.removeprefix(VERIFIERS), _read_args(options.args), Path.cwd()
+        row = row or next(row for part in read_rows(own, args, directory, 1) for row in part)
+        return check_with_script(agent_of(own, args, directory), row, replies, options.timeout_s)
+    recipe = AgentRecipe(
+        "" if is_command else name,
+        read_command(name) if is_command else (),
+        _read_args(options.args),
+        options.modules,
+        Path.cwd(),
+    )
+    return check_with_script(recipe, row, replies, options.timeout_s)
 
 
 def _resolve(name: str, options: EnvironmentOptions) -> "EnvironmentAdapter":

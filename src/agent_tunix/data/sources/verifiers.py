@@ -12,7 +12,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.dropped import Dropped
 from agent_tunix.data.examples import Row
 from agent_tunix.data.sources.base import Split
-from agent_tunix.environments.verifiers import read_verifiers
+from agent_tunix.environments.verifiers import read_rows
 from agent_tunix.errors import ConfigError
 
 _HELD_OUT = 0.1
@@ -23,7 +23,7 @@ def read_environment(config: Config, split: Split, dropped: Dropped) -> Iterator
 
     Raises:
         ConfigError: `data.path` is not set.
-        InvalidEnvironmentError: The environment cannot be loaded, or its rows are not plain data.
+        InvalidEnvironmentError: The environment cannot be loaded.
     """
     name, data = config.data.path, config.data
     if name is None:
@@ -33,7 +33,7 @@ def read_environment(config: Config, split: Split, dropped: Dropped) -> Iterator
         )
     dropped.origin, dropped.unit = name, "row"
     args = config.environment.args if verifiers_name(config) == name else {}
-    train, test = read_verifiers(name, args, Path.cwd(), data.num_train + data.num_test)
+    train, test = read_rows(name, args, Path.cwd(), data.num_train + data.num_test)
     if not train or not test:
         both = train or test
         count = min(data.num_test, int(len(both) * _HELD_OUT))

@@ -4,8 +4,15 @@ An agent is a Python function of a row, perhaps with a client of OpenAI's API, o
 processes with limits. Nothing here knows the server that it calls.
 """
 
-from agent_tunix.environments.agents.pool import AgentLimits, AgentOutcome, AgentPool, AgentRun
-from agent_tunix.environments.agents.recipe import BUILTIN_AGENTS, OWN_AGENTS, AgentRecipe, check_agent, sendable_agent
+from agent_tunix.environments.agents.pool import AgentLimits, AgentOutcome, AgentPool, AgentRun, failed_score
+from agent_tunix.environments.agents.recipe import (
+    BUILTIN_AGENTS,
+    OWN_AGENTS,
+    AgentRecipe,
+    check_agent,
+    register_agent,
+    sendable_agent,
+)
 
 __all__ = [
     "BUILTIN_AGENTS",
@@ -16,5 +23,7 @@ __all__ = [
     "AgentRecipe",
     "AgentRun",
     "check_agent",
+    "failed_score",
+    "register_agent",
     "sendable_agent",
 ]

@@ -4,6 +4,7 @@ A worker runs one rollout at a time, or a group of them if the agent is an async
 that takes too long kills its worker, unless it can be cancelled there.
 """
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -20,6 +21,7 @@ from agent_tunix.errors import InvalidEnvironmentError
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.pool import WorkerPool
 from agent_tunix.execution.workers.worker import Worker, WorkerDiedError
+from agent_tunix.rewards.execution.settings import usable_cores
 from agent_tunix.rewards.execution.tasks import last_frame
 from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Score
@@ -86,20 +88,44 @@ class AgentPool(Closing):
         recipe: The agent, from `sendable_agent`.
         limits: Limits.
         is_shared: True if a worker runs a group of rollouts at once; see `Agent.is_shared`.
+        program: Program of the workers of a function, which loads in advance what all of them need.
+
+    Attributes:
+        resources: What ends with the agents, after their processes have ended.
     """
 
-    def __init__(self, recipe: AgentRecipe, limits: AgentLimits, *, is_shared: bool = False) -> None:
+    def __init__(
+        self,
+        recipe: AgentRecipe,
+        limits: AgentLimits,
+        *,
+        is_shared: bool = False,
+        program: type[AgentProgram] = FunctionProgram,
+    ) -> None:
         self.recipe = recipe
         self.limits = limits
         self.is_shared = is_shared
+        self.resources = contextlib.ExitStack()
         self._pool = WorkerPool(
-            AgentProgram if recipe.command else FunctionProgram,
+            AgentProgram if recipe.command else program,
             "agent worker",
             WorkerLimits(limits.memory_mb * 2**20, _RECYCLE_AFTER),
             most_printed_bytes=MOST_PRINTED_BYTES,
         )
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers that run at once: one for each core, if rollouts share them."""
+        most = self.limits.max_concurrency
+        return min(usable_cores(), most) if self.is_shared else most
+
+    def group_size(self, num_runs: int) -> int:
+        """Return the number of rollouts to give to a worker at once, out of so many."""
+        if not self.is_shared:
+            return 1
+        return max(1, min(-(-num_runs // self.num_workers), self.limits.max_concurrency // self.num_workers))
 
     def run(self, runs: Sequence[AgentRun], on_end: OnEnd) -> None:
         """Run rollouts in one worker, and call `on_end` with the number of each as soon as it has ended.
@@ -141,6 +167,7 @@ class AgentPool(Closing):
             workers, self._idle = self._idle, []
         for worker in workers:
             worker.close()
+        self.resources.close()
 
     def _receive(self, worker: Worker, end: OnEnd, num_runs: int) -> None:
         """Read the replies of a worker until it is done, and keep it for further runs unless it is tired."""

@@ -74,6 +74,15 @@ class Agent:
         return self.is_async and self.takes_client
 
 
+def register_agent(name: str, *, overwrite: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that registers a function as an agent, for `environment.agent=NAME`.
+
+    Raises:
+        ConfigError: The name is malformed or taken.
+    """
+    return OWN_AGENTS.register(name, overwrite)
+
+
 def read_command(command: str | Sequence[str]) -> tuple[str, ...]:
     """Return the words of a command.
 

@@ -33,8 +33,8 @@ _ADAPTER = (
 _UNSUPPORTED = {
     "verifiers": (
         "verifiers",
-        "name its tools in environment.tools and its rubric functions in training.reward_function, both unchanged, or"
-        " turn `setup_state` and `env_response` into `reset(**row)` and `step(action)` of a class without a base",
+        "write data=verifiers:NAME, where NAME is its module with `load_environment`, in the working directory or"
+        " installed",
     ),
     "skyrl_gym": (
         "SkyRL",

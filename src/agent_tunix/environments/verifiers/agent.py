@@ -1,14 +1,23 @@
 """An environment of verifiers as an agent: a function of a row and a client of the policy."""
 
 import asyncio
+import contextlib
+import importlib
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.environments.agents import AgentRecipe
+from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe, sendable_agent
+from agent_tunix.environments.agents.program import FunctionProgram
 from agent_tunix.environments.verifiers.loading import load_environment
 from agent_tunix.rewards.sample import Score
+
+
+def open_agents(recipe: AgentRecipe, limits: AgentLimits) -> AgentPool:
+    """Return the workers of the agent of an environment; see `agent_of`."""
+    return AgentPool(sendable_agent(recipe), limits, is_shared=True, program=VerifiersProgram)
 
 
 def agent_of(name: str, args: Mapping[str, Any], directory: Path) -> AgentRecipe:
@@ -50,3 +59,17 @@ class VerifiersAgent:
         """
         rollout = self._environment.rollout(row, str(client.base_url), client.api_key)
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(rollout, self._loop))
+
+
+class VerifiersProgram(FunctionProgram):
+    """Program of a worker whose agent is an environment of verifiers."""
+
+    @staticmethod
+    def prepare() -> None:
+        """Import the library in the process from which all workers are forked."""
+        FunctionProgram.prepare()
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+        with contextlib.suppress(ImportError):
+            verifiers = importlib.import_module("verifiers")
+            if getattr(verifiers, "Environment", None) is None:  # the base of environments below 0.4
+                importlib.import_module("verifiers.v1")

@@ -2,8 +2,10 @@
 
 import abc
 import contextlib
+import functools
 import importlib
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -11,27 +13,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent_tunix.environments.randomness import GlobalRandomness
 from agent_tunix.errors import AgentTunixError, InvalidEnvironmentError, UnknownEnvironmentError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score
 
 _TASKSETS = "verifiers.v1.tasksets"
 
+# Rows for training, and those for evaluation, which may be none.
+Rows = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
 
 class InstalledEnvironment(abc.ABC):
     """An environment of verifiers, loaded in this process."""
 
     @abc.abstractmethod
-    def rows(self, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows for training and those for evaluation, which may be none.
-
-        Args:
-            limit: Number of rows to take of an endless environment.
-        """
+    def rows(self, limit: int) -> Rows:
+        """Return the rows, of an endless environment as many as `limit`."""
 
     @abc.abstractmethod
     async def open(self) -> None:
-        """Start what all rollouts share, on the event loop of all rollouts."""
+        """Start what all rollouts share, on their event loop."""
 
     @abc.abstractmethod
     async def rollout(self, row: Mapping[str, Any], base_url: str, key: str) -> Score:
@@ -50,6 +52,17 @@ class InstalledEnvironment(abc.ABC):
         """
 
 
+def read_rows(name: str, args: Mapping[str, Any], directory: Path, limit: int) -> Rows:
+    """Return the rows of an environment, equal in each run; see `load_environment` and `InstalledEnvironment.rows`."""
+    return _read_once(name, json.dumps(dict(args), sort_keys=True), directory, limit)
+
+
+@functools.lru_cache(maxsize=4)
+def _read_once(name: str, args: str, directory: Path, limit: int) -> Rows:
+    with GlobalRandomness(0).active():
+        return load_environment(name, json.loads(args), directory).rows(limit)
+
+
 def load_environment(name: str, args: Mapping[str, Any], directory: Path) -> InstalledEnvironment:
     """Import an environment and construct it.
 
@@ -62,6 +75,7 @@ def load_environment(name: str, args: Mapping[str, Any], directory: Path) -> Ins
         UnknownEnvironmentError: No such package is installed.
         InvalidEnvironmentError: verifiers is not installed, the environment cannot be loaded, or it cannot be served.
     """
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     if str(directory) not in sys.path:
         sys.path.append(str(directory))
         # Servers of tools are other processes.

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import openai
 import verifiers
 
-from agent_tunix.environments.verifiers.loading import InstalledEnvironment
+from agent_tunix.environments.verifiers.loading import InstalledEnvironment, Rows
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score
 
-# Faults of the rubric's functions in the current rollout. verifiers logs them and scores 0.
+_LOGGER = logging.getLogger("agent_tunix.environments")
+
+# Component with the number of functions that failed, which score 0 by the rules of verifiers.
+FAULTS = "rubric_faults"
+# Faults of the rubric's functions in the current rollout.
 _FAULTS: ContextVar[list[str]] = ContextVar("faults")
 
 
@@ -33,20 +38,20 @@ class RubricEnvironment(InstalledEnvironment):
         self._environment: Any = verifiers.load_environment(name, **args)
         self._name = name
         if getattr(self._environment, "requires_group_rollouts", False):
-            groups = ", ".join(f.__name__ for rubric in _rubrics(self._environment.rubric) for f in _of_groups(rubric))
             raise InvalidEnvironmentError(
-                f"verifiers:{name} scores the rollouts of a prompt together, in {groups or 'its rubric'}, which is not "
-                "supported; use an environment whose functions score one rollout each",
+                f"verifiers:{name} scores the rollouts of a prompt together, which is not supported; use an "
+                "environment whose rubric has no function with parameters such as completions or states",
                 code="unsupported_library",
             )
-        for rubric in _all_rubrics(self._environment):
-            rubric.funcs[:] = [_told(function) for function in rubric.funcs]
+        told: set[str] = set()
+        for rubric in {id(one): one for one in _rubrics(self._environment)}.values():
+            rubric.funcs[:] = [_told(function, told) for function in rubric.funcs]
 
-    def rows(self, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def rows(self, limit: int) -> Rows:
         """Return the rows of the dataset and of the evaluation dataset."""
         environment = self._environment
         train, held_out = environment.build_dataset(), environment.build_eval_dataset()
-        return ([] if train is None else train.to_list()), ([] if held_out is None else held_out.to_list())
+        return [] if train is None else train.to_list(), [] if held_out is None else held_out.to_list()
 
     async def open(self) -> None:
         """Start nothing: `load_environment` has."""
@@ -63,14 +68,12 @@ class RubricEnvironment(InstalledEnvironment):
         if (error := output.get("error")) is not None:
             text = error.get("error_chain_repr", error) if isinstance(error, Mapping) else error
             raise EnvironmentFailedError(f"verifiers:{self._name}: {text}")
-        if faults:
-            raise EnvironmentFailedError(f"verifiers:{self._name}: {'; '.join(faults)}", code="rubric_failed")
-        scores = output.get("metrics") or {}
-        return Score(float(output["reward"]), {name: float(score) for name, score in scores.items()})
+        scores = {name: float(score) for name, score in (output.get("metrics") or {}).items()}
+        return Score(float(output["reward"]), {**scores, FAULTS: float(len(faults))}, detail="; ".join(faults))
 
 
-def _told(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of a rubric that notes its faults."""
+def _told(function: Callable[..., Any], told: set[str]) -> Callable[..., Any]:
+    """Return a function of a rubric that notes its faults, and logs the first of each name."""
 
     @functools.wraps(function)
     async def scored(*args: Any, **kwargs: Any) -> Any:
@@ -79,24 +82,19 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
             return float(await score if inspect.isawaitable(score) else score)
         except Exception as error:
             name = getattr(function, "__name__", repr(function))
-            _FAULTS.get([]).append(f"the function {name} of the rubric failed: {describe_fault(error)}")
+            fault = f"the function {name} of the rubric failed and scores 0: {describe_fault(error)}"
+            _FAULTS.get([]).append(fault)
+            if name not in told:
+                told.add(name)
+                _LOGGER.warning("%s; further faults of it are counted in %s", fault, FAULTS)
             raise
 
     return scored
 
 
-def _of_groups(rubric: Any) -> list[Any]:
-    return [] if hasattr(rubric, "rubrics") else list(rubric._get_group_reward_funcs())
-
-
-def _all_rubrics(environment: Any) -> Iterator[Any]:
-    """Yield the rubrics of an environment and of those that it is a group of."""
-    yield from _rubrics(environment.rubric)
-    for inner in getattr(environment, "envs", ()):
-        yield from _all_rubrics(inner)
-
-
-def _rubrics(rubric: Any) -> Iterator[Any]:
-    yield rubric
-    for inner in getattr(rubric, "rubrics", ()):
-        yield from _rubrics(inner)
+def _rubrics(part: Any) -> Iterator[Any]:
+    """Yield the rubrics of an environment or a rubric, and of the groups in it."""
+    if hasattr(part, "funcs"):
+        yield part
+    for inner in (getattr(part, "rubric", None), *getattr(part, "rubrics", ()), *getattr(part, "envs", ())):
+        yield from () if inner is None else _rubrics(inner)

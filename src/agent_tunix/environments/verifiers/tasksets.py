@@ -11,7 +11,7 @@ import verifiers.v1
 from verifiers.v1.configs.agent import agent_config_fields
 
 from agent_tunix.environments.verifiers import chat
-from agent_tunix.environments.verifiers.loading import InstalledEnvironment
+from agent_tunix.environments.verifiers.loading import InstalledEnvironment, Rows
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.sample import Score
 
@@ -52,7 +52,7 @@ class TasksetEnvironment(InstalledEnvironment):
                 code="unsupported_library",
             )
 
-    def rows(self, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def rows(self, limit: int) -> Rows:
         """Return the tasks, of an endless taskset the first ones."""
         taskset = self._environment.taskset
         tasks = itertools.islice(taskset, limit if taskset.INFINITE else None)
@@ -101,9 +101,9 @@ def _configuration(name: str, args: Mapping[str, Any]) -> Any:
     kind = verifiers.v1.env_config_type(name, str(args.get("id", "")))
     own = {key: value for key, value in args.items() if key in kind.model_fields and key != "taskset"}
     taskset = {key: value for key, value in args.items() if key not in own and key != "taskset"}
-    config = {**own, "taskset": {"id": name, **args.get("taskset", {}), **taskset}}
+    config: dict[str, Any] = {**own, "taskset": {"id": name, **args.get("taskset", {}), **taskset}}
     for role, agent in agent_config_fields(kind(taskset={"id": name})).items():
-        given = config.setdefault(role, {})
+        given = config[role] = dict(config.get(role, {}))
         if "runtime" not in given and "runtime" not in agent.model_fields_set:
             given["runtime"] = {"type": "subprocess"}
         if "harness" not in given and agent.harness is None and verifiers.v1.default_harness_id(name) == "bash":

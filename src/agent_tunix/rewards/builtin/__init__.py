@@ -82,6 +82,7 @@ BUILTINS = {
     "json_schema": Builtin("schema", Kind.FORM, may_hang=True),
     "reasoning_gym": Builtin("tasks", Kind.CORRECTNESS, library="reasoning_gym"),
     "environment": Builtin("environment", Kind.QUALITY, -math.inf, math.inf),
+    "agent": Builtin("environment", Kind.QUALITY, -math.inf, math.inf),
 }
 
 FAMILIES = {name: builtin.family for name, builtin in BUILTINS.items()}

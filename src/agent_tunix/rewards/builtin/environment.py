@@ -1,4 +1,4 @@
-"""The reward that an environment gives its own episodes."""
+"""The rewards that environments and agents give their own episodes."""
 
 from agent_tunix.rewards.sample import EpisodeSummary, Outcome, Score
 
@@ -20,3 +20,19 @@ def environment_reward(response: str, episode: EpisodeSummary | None = None) -> 
             " or use another training.reward_function",
         )
     return episode.score
+
+
+def agent_reward(response: str, episode: EpisodeSummary | None = None) -> Score | None:
+    """Return what the agent of the episode returned: a number, or a dict of components. Range [-inf, inf].
+
+    It does not apply to a completion without an agent.
+
+    >>> get_reward_function("agent")("It is 7") is None
+    True
+    """
+    if episode is not None and episode.score is None:
+        return Score.failed(
+            Outcome.ERROR,
+            "the agent returned nothing; let it return a number, or use another training.reward_function",
+        )
+    return environment_reward(response, episode)

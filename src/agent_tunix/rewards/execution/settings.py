@@ -48,7 +48,7 @@ class ExecutionSettings:
     @property
     def workers(self) -> int:
         """Number of worker processes on this machine."""
-        return self.num_workers or _usable_cores()
+        return self.num_workers or usable_cores()
 
     def worker_limits(self) -> WorkerLimits:
         """Return the limits of each worker."""
@@ -64,7 +64,8 @@ class ExecutionSettings:
         return math.ceil(_CPU_CALLS * self.timeout_s) + _CPU_BASE_S
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

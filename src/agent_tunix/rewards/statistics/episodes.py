@@ -11,8 +11,9 @@ from agent_tunix.rewards.statistics.series import correlations
 
 # Reasons why an episode was cut.
 _LIMITS = ("max_turns", "max_turn_tokens", "max_episode_tokens")
+_SUCCEEDED = ("ok", "too_long")
 # Outcomes of calls that reached their tool.
-_MADE = ("ok", "too_long", "tool_error")
+_MADE = (*_SUCCEEDED, "tool_error")
 
 
 def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
         "turns/max": max(turns),
         "turns/limit_share": sum(episode.stop_reason in _LIMITS for episode in episodes) / count,
         "tools/calls_mean": len(calls) / count,
+        "tools/failure_share": sum(call["outcome"] not in _SUCCEEDED for call in calls) / len(calls) if calls else None,
         "tools/parse_errors": sum(call["outcome"] == "malformed" for call in calls),
         "tools/unread_calls": sum(len(episode.unread_calls) for episode in episodes),
         "environment/errors": sum(bool(episode.error) for episode in episodes),

@@ -141,7 +141,9 @@ class Chooser:
 
     def _count_forks(self, samples: Iterable[Sample]) -> None:
         forks = count_forks(
-            sample.episode.agent for sample in samples if sample.episode is not None and sample.episode.agent is not None
+            sample.episode.agent
+            for sample in samples
+            if sample.episode is not None and sample.episode.agent is not None
         )
         self._num_forks += forks.total()
         self._differences += forks

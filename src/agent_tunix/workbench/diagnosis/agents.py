@@ -20,9 +20,10 @@ _REMEDIES = {
     " returned, or token ids",
     "rewritten": "the agent changes earlier turns, such as a time in the system prompt or results that it shortens;"
     " append to the conversation instead",
-    "branch": "calls branch off a common beginning; that is right for parallel calls, but each branch reads and trains"
-    " its prompt anew",
-    "new": "calls share no beginning, as with summaries or several conversations; each reads and trains its prompt anew",
+    "branch": "calls branch off a common beginning; that is right for parallel calls, but the prompt of each branch is"
+    " read and trained again",
+    "new": "calls share no beginning, as with summaries or several conversations, so each reads and trains a whole"
+    " prompt",
 }
 # Agents may do this on purpose.
 _INTENDED = ("branch", "new")

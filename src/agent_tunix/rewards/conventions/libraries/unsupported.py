@@ -93,8 +93,8 @@ def refuse_environment(definition: Any, name: str) -> None:
     if getattr(definition, "__name__", "") == "load_environment":
         raise RewardSignatureError(
             f"reward {name!r} is `load_environment` of verifiers, which makes an environment; name one of its rubric"
-            " functions instead, moved to the top level of the file: `def correct(completion, answer): …`. If the"
-            " environment has several turns, turn it into a class with `reset` and tools (environment.name)",
+            " functions instead, moved to the top level of the file: `def correct(completion, answer): …`. To train in"
+            " the whole environment with its rubric, write data=verifiers:NAME, where NAME is its module",
             code="unsupported_library",
         )
     if base := _base_of(definition):

@@ -1,0 +1,83 @@
+"""Episodes of agents, as rewards and rollouts see them: the transcript of the main row, the score, or the fault."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from agent_tunix.environments import AgentRecord, CallRecord, CallResult, EpisodeResult, Message, StopReason
+from agent_tunix.environments.agents import AgentOutcome, failed_score
+from agent_tunix.serving.calls import RecordedCall
+from agent_tunix.serving.forks import Decode
+from agent_tunix.serving.rows import main_row, make_rows, transcript
+
+_NO_CALLS = (
+    "the agent made no call of the policy that ended, so nothing of it can train; it must use OPENAI_BASE_URL and "
+    "OPENAI_API_KEY, or the client that it is given"
+)
+
+
+def make_result(
+    calls: Sequence[RecordedCall],
+    outcome: AgentOutcome,
+    refused: str,
+    prompt: Sequence[Mapping[str, Any]],
+    decode: Decode,
+) -> EpisodeResult:
+    """Return the episode of a rollout.
+
+    An agent that failed, or made no call, leaves its episode without a score.
+
+    Args:
+        calls: Its calls, in the order in which they ended.
+        outcome: What became of the agent.
+        refused: Reason why a call was refused; "" if none was.
+        prompt: Messages that stand for the episode if there are no calls.
+        decode: Function from ids to text.
+    """
+    rows = make_rows(calls)
+    main = main_row(rows)
+    if main is None:
+        if outcome.kind == "ok":
+            outcome = AgentOutcome("no_calls", message=_explained(_NO_CALLS, refused), seconds=outcome.seconds)
+        messages, first = [dict(message) for message in prompt], len(prompt)
+    else:
+        messages = transcript(calls, rows, decode)
+        first = len(calls[rows[main].calls[0]].messages) or 1
+    if outcome.kind not in ("ok", "no_calls") and refused:
+        kind = "limit_exceeded" if outcome.kind == "error" else outcome.kind
+        outcome = AgentOutcome(kind, message=_explained(outcome.message, refused), seconds=outcome.seconds)
+    has_failed = outcome.kind != "ok"
+    was_cut = main is not None and calls[rows[main].calls[-1]].finish_reason == "length"
+    stop_reason = StopReason.MAX_TURN_TOKENS if was_cut else StopReason.FINISHED
+    return EpisodeResult(
+        messages,
+        StopReason.ERROR if has_failed else stop_reason,
+        failed_score(outcome) if has_failed else outcome.score,
+        tuple(_tool_calls(messages[first:])),
+        sum(message["role"] == "assistant" for message in messages[first:]),
+        first,
+        error=outcome.message if has_failed else "",
+        text="\n".join(str(message.get("content") or "") for message in messages[first:]),
+        agent=AgentRecord(outcome=outcome.kind),
+    )
+
+
+def _explained(message: str, refused: str) -> str:
+    return f"{message}; a call was refused before: {refused}" if refused else message
+
+
+def _tool_calls(messages: Sequence[Message]) -> Iterator[CallRecord]:
+    """Yield the calls of tools in a transcript. How a tool of an agent fared is not known beyond its result."""
+    turn = -1
+    waiting: Iterator[Mapping[str, Any]] = iter(())
+    for message in messages:
+        if message["role"] == "assistant":
+            turn, waiting = turn + 1, iter(message.get("tool_calls") or ())
+        elif message["role"] == "tool" and (call := next(waiting, None)) is not None:
+            function = call["function"]
+            try:
+                arguments = json.loads(function["arguments"])
+            except ValueError:
+                arguments = {}
+            result = CallResult(str(message.get("content") or ""))
+            yield CallRecord(turn, function["name"], arguments if isinstance(arguments, dict) else {}, result)
