@@ -115,9 +115,10 @@ def serve(run: FoundRun, step: Step, settings: PolicySettings, announce: Callabl
         ServiceError: The address is not available, or other machines can reach it and there is no key.
         AgentTunixError: The policy cannot be loaded.
     """
+    from agent_tunix.web.server import serve_app  # first: it says which package is missing
+
     settings.check_exposure()
     from agent_tunix.serving.app import create_app
-    from agent_tunix.web.server import serve_app  # first: it says which package is missing
 
     with open_service(run, step, settings, **limits) as service:
         serve_app(settings, lambda: create_app(service), announce)
