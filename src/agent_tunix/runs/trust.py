@@ -29,7 +29,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 _RECORDS = "own_runs.jsonl"
 _LONGEST_LINE = 1000
 # Data sources that import code named by the dataset.
-_SOURCES_WITH_CODE = ("tfds",)
+_SOURCES_WITH_CODE = ("tfds", "verifiers")
 
 
 def record_run(root: Path) -> None:
