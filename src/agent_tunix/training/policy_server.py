@@ -7,7 +7,8 @@ import contextlib
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_tunix.errors import ConfigError, ModelError
@@ -31,6 +32,7 @@ def open_service(
     max_context: int | None = None,
     num_places: int = 16,
     max_waiting: int = 1024,
+    adapters: Mapping[str, Path] | None = None,
 ) -> Iterator["PolicyService"]:
     """Yield a policy with its weights, while a thread of its own samples from it.
 
@@ -40,6 +42,7 @@ def open_service(
         max_context: Maximum tokens of a prompt and its reply; None for that of the model, at most 4096.
         num_places: Requests that are answered at a time.
         max_waiting: Requests that may wait; more are refused.
+        adapters: Directories of adapters by name.
 
     Raises:
         CheckpointError, ModelError, ConfigError: The policy cannot be loaded.
@@ -56,7 +59,7 @@ def open_service(
     from agent_tunix.sampling.continuous import ContinuousSampler
     from agent_tunix.sampling.sampler import Sampler
     from agent_tunix.serving.chat import ChatEncoder
-    from agent_tunix.serving.policy_service import PolicyService
+    from agent_tunix.serving.policy_service import AdapterHost, PolicyService
 
     trained = load_trained_policy(source.run, source.step)
     longest = read_context_length(trained.directory)
@@ -78,7 +81,12 @@ def open_service(
     except ModelError as error:  # a base model without a chat template
         _LOGGER.warning("conversations are not served: %s", error)
         chat = None
-    service = PolicyService(sampler, trained.tokenizer, settings, chat)
+    host = sampler if isinstance(sampler, AdapterHost) else None
+    service = PolicyService(sampler, trained.tokenizer, settings, chat, adapters=host)
+    for name, directory in (adapters or {}).items():
+        if host is None or name == settings.model:
+            raise ConfigError(f"--adapter {name} must have another name than the policy", code="invalid_request")
+        host.load_adapter(name, directory)
     stop = threading.Event()
     thread = threading.Thread(target=sampler.serve_forever, args=(stop,), name="sampler")
     thread.start()
