@@ -1,6 +1,7 @@
 """`agent-tunix serve-policy`. Importing this loads only Click."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import click
@@ -8,6 +9,19 @@ import click
 from agent_tunix.cli.generate import StepType
 from agent_tunix.cli.printing import echo
 from agent_tunix.visible_text import SafeFormatter
+
+
+class _AdapterType(click.ParamType[tuple[str, Path]]):
+    """Parameter type: the name and the directory of an adapter."""
+
+    name = "adapter"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        """Return the name and the directory."""
+        name, _, directory = str(value).partition("=")
+        if not name or not Path(directory).is_dir():
+            self.fail(f"{value!r} must be NAME=DIR with an existing directory", param, ctx)
+        return name, Path(directory)
 
 
 @click.command("serve-policy")
@@ -35,6 +49,21 @@ from agent_tunix.visible_text import SafeFormatter
     help="Key that requests must carry; repeatable. Other programs of this machine can see it: prefer the environment "
     "variable AGENT_TUNIX_API_KEY.",
 )
+@click.option(
+    "--adapter",
+    "adapters",
+    metavar="NAME=DIR",
+    type=_AdapterType(),
+    multiple=True,
+    help="Adapter in PEFT's format, which requests name as their model; repeatable.",
+)
+@click.option(
+    "--adapter-directory",
+    "adapter_directories",
+    type=click.Path(exists=True, file_okay=False),
+    multiple=True,
+    help="Directory below which clients with a key may load adapters (/v1/load_lora_adapter); repeatable.",
+)
 @click.option("--model-name", default="policy", help="Name of the policy in requests.")
 @click.option(
     "--max-context",
@@ -53,6 +82,8 @@ def serve_policy(
     port: int,
     allowed_hosts: tuple[str, ...],
     api_keys: tuple[str, ...],
+    adapters: tuple[tuple[str, Path], ...],
+    adapter_directories: tuple[str, ...],
     model_name: str,
     max_context: int | None,
     places: int,
@@ -64,28 +95,38 @@ def serve_policy(
     Prompts are made with the chat template and the prompt settings of the run. An address that other machines can
     reach is refused without a key.
 
-    Routes: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health and /metrics;
+    Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/load_lora_adapter,
+    /v1/unload_lora_adapter, /tokenize, /detokenize, /health and /metrics;
     /openapi.json describes them.
 
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the policy
     cannot be loaded.
     """
+    from agent_tunix.serving.policy_server import serve
     from agent_tunix.serving.settings import PolicySettings
     from agent_tunix.training.generation import find_source
-    from agent_tunix.training.policy_server import serve
 
     handler = logging.StreamHandler()
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger
-    settings = PolicySettings(host=host, port=port, allowed_hosts=allowed_hosts, api_keys=api_keys, model=model_name)
+    settings = PolicySettings(
+        host=host,
+        port=port,
+        allowed_hosts=allowed_hosts,
+        api_keys=api_keys,
+        adapter_directories=adapter_directories,
+        model=model_name,
+    )
     settings.check_exposure()
     found = find_source(source, None if step == "latest" else step)
     serve(
-        found,
+        found.run,
+        found.step,
         settings,
         lambda url: echo(f"agent-tunix serves the policy at {url} (OPENAI_BASE_URL={url}/v1)"),
         max_context=max_context,
         num_places=places,
         max_waiting=max_waiting,
+        adapters=dict(adapters),
     )

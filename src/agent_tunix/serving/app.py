@@ -12,7 +12,6 @@ from starlette.types import Scope
 
 from agent_tunix.serving.chat import read_conversation
 from agent_tunix.serving.gate import OPEN_PATHS, KeyGate
-from agent_tunix.serving.metrics import CountAnswers
 from agent_tunix.serving.policy_service import AdapterHost, PolicyService, in_thread, service_of
 from agent_tunix.serving.routes import answers, parameters
 from agent_tunix.serving.routes.answering import problem_of
@@ -39,7 +38,8 @@ _ERRORS = {
     503: "The server has too many connections",
 }
 _KEY = "A key of the server's operator, or of a rollout"
-_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+_EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+_STREAM = {"text/event-stream": {"schema": _EVENT}}
 
 
 def create_app(service: PolicyService) -> FastAPI:
@@ -54,18 +54,17 @@ def create_app(service: PolicyService) -> FastAPI:
     )
     app.state.policy = service
     _add_routes(app)
-    failures.add_handlers(app, _answer)
+    answer = functools.partial(_answer, service)
+    failures.add_handlers(app, answer)
     app.openapi = functools.partial(make_document, app, _KEY)  # type: ignore[method-assign]  # FastAPI's own way
     settings = service.settings
     buckets = TokenBuckets(settings.requests_per_second, settings.burst)
     failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
-    paths = frozenset(str(getattr(route, "path", "")) for route in app.routes)
     # The middleware added last sees a request first.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
     app.add_middleware(KeyGate, settings.api_keys, service.recorder, buckets, failed_logins)
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
-    app.add_middleware(Envelope, _answer, problem_of)
-    app.add_middleware(CountAnswers, service.metrics, paths)
+    app.add_middleware(Envelope, answer, problem_of)
     return app
 
 
@@ -179,7 +178,8 @@ def _host(service: PolicyService) -> AdapterHost:
     return service.adapters
 
 
-def _answer(scope: Scope, problem: Problem) -> Response:
+def _answer(service: PolicyService, scope: Scope, problem: Problem) -> Response:
+    service.metrics.errors.labels(problem.code).inc()
     return answer_problem(problem)
 
 

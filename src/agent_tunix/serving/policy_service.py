@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from starlette.requests import Request
 
@@ -28,6 +28,7 @@ _MOST_REPLIES = 1024
 Result = TypeVar("Result")
 
 
+@runtime_checkable
 class AdapterHost(Protocol):
     """A source of tokens that samples with adapters too."""
 

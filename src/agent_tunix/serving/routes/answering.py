@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
+from agent_tunix.environments import ToolCallFormat
 from agent_tunix.errors import AgentTunixError, OverloadedError, RequestRefusedError
-from agent_tunix.sampling.requests import TokenReply
+from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.policy_service import PolicyService
 from agent_tunix.serving.recorder import RolloutCalls, rollout_ended
-from agent_tunix.serving.routes.answers import usage_of, version_name
+from agent_tunix.serving.routes.answers import usage_of
 from agent_tunix.serving.routes.generation import ClientLeftError, Generation, ReplyPart
 from agent_tunix.serving.routes.parameters import SamplingParameters
 from agent_tunix.serving.routes.reply_text import ReplyText
@@ -29,7 +30,18 @@ _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class Answer(abc.ABC):
-    """An answer in one of the two forms of OpenAI's API."""
+    """An answer in one of the two forms of OpenAI's API.
+
+    Args:
+        service: The policy.
+        parameters: Parameters of the client's request.
+        requests: Requests for the tokens of the replies.
+        rollout: Rollout to which the replies belong; None without a recorder.
+        call_format: Format in which calls of tools are read; None if none are.
+
+    Raises:
+        AgentTunixError: The source of tokens refuses a request.
+    """
 
     prefix = ""  # of the answer's id
     chunk_object = ""
@@ -38,18 +50,20 @@ class Answer(abc.ABC):
         self,
         service: PolicyService,
         parameters: SamplingParameters,
-        generation: Generation,
+        requests: Sequence[TokenRequest],
         rollout: RolloutCalls | None,
-        texts: Sequence[ReplyText],
+        call_format: ToolCallFormat | None = None,
     ) -> None:
         self.service = service
         self.parameters = parameters
-        self.generation = generation
-        self.texts = texts
         self._rollout = rollout
-        self._open = set(range(len(texts)))
+        decode, stop_strings = service.tokenizer.decode, parameters.stop_strings
+        self.texts = [ReplyText(decode, stop_strings, call_format) for _ in requests]
+        self._open = set(range(len(requests)))
         self._id = f"{self.prefix}-{secrets.token_hex(12)}"
         self._created = int(time.time())
+        is_stream = bool(parameters.stream)
+        self.generation = Generation(service.source, requests, rollout, service.metrics, has_parts=is_stream)
 
     @abc.abstractmethod
     def whole(self, replies: Sequence[TokenReply]) -> Any:
@@ -71,20 +85,21 @@ class Answer(abc.ABC):
         """Yield the events of a stream."""
         options = self.parameters.stream_options
         usage = {"usage": None} if options is not None and options.include_usage else {}
-        replies, version = [], version_name(TokenReply((), (), None))
+        replies: list[TokenReply] = []
+        head: dict[str, Any] = {}
         try:
-            for choice in self.begin():
-                yield self.head(self.chunk_object, version) | {"choices": [choice]} | usage | self.prompt_fields()
             async with contextlib.aclosing(self.generation.parts()) as parts:
                 async for part in parts:
-                    version = version_name(part.tokens)
+                    for choice in () if head else self.begin():
+                        head = self.head(self.chunk_object, part.tokens)
+                        yield head | {"choices": [choice]} | usage | self.prompt_fields()
+                    head = self.head(self.chunk_object, part.tokens)
                     for choice in self.add(part):
-                        yield self.head(self.chunk_object, version) | {"choices": [choice]} | usage
+                        yield head | {"choices": [choice]} | usage
                     if part.reply is not None:
                         replies.append(part.reply)
             if usage:
-                last = {"choices": [], "usage": usage_of(self.prompts, replies)}
-                yield self.head(self.chunk_object, version) | last
+                yield head | {"choices": [], "usage": usage_of(self.prompts, replies)}
         finally:
             self.keep_cancelled()
 
@@ -93,15 +108,15 @@ class Answer(abc.ABC):
         """The token ids of each prompt."""
         return [request.prompt for request in self.generation.requests[:: self.parameters.n or 1]]
 
-    def head(self, kind: str, version: str) -> dict[str, Any]:
-        """Return the fields that the answer and its events share."""
+    def head(self, kind: str, reply: TokenReply) -> dict[str, Any]:
+        """Return the fields that the answer and its events share; the fingerprint names the policy's version."""
         model = self.parameters.model or self.service.settings.model
         return {
             "id": self._id,
             "object": kind,
             "created": self._created,
             "model": model,
-            "system_fingerprint": version,
+            "system_fingerprint": f"version-{reply.version}",
         }
 
     def keep(self, call: RecordedCall, index: int) -> None:

@@ -76,11 +76,6 @@ def model_of(name: str, parent: str | None, max_context: int) -> ServedModel:
     }
 
 
-def version_name(reply: TokenReply) -> str:
-    """Return the name of the version of the policy that sampled a reply."""
-    return f"version-{reply.version}"
-
-
 def chat_logprobs(tokenizer: Tokenizer, reply: TokenReply) -> dict[str, Any]:
     """Return the log-probabilities of a reply's tokens in the form for conversations."""
     pieces = _Pieces(tokenizer, reply.tokens, reply.alternatives)

@@ -7,15 +7,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent_tunix.sampling.requests import TokenReply
+from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from agent_tunix.serving.chat import ChatEncoder, ChatPrompt, read_conversation
 from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
 from agent_tunix.serving.recorder import RolloutCalls
 from agent_tunix.serving.routes.answering import Answer, respond
-from agent_tunix.serving.routes.answers import chat_logprobs, usage_of, version_name
-from agent_tunix.serving.routes.generation import Generation, ReplyPart
+from agent_tunix.serving.routes.answers import chat_logprobs, usage_of
+from agent_tunix.serving.routes.generation import ReplyPart
 from agent_tunix.serving.routes.parameters import ChatParameters
-from agent_tunix.serving.routes.reply_text import ReplyText
 
 
 async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
@@ -34,11 +33,10 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
     max_tokens = parameters.max_completion_tokens or parameters.max_tokens
     caps = rollout is not None
     requests = service.token_requests(parameters, [prompt], max_tokens, parameters.top_logprobs or 0, caps=caps)
-    generation = Generation(service.source, requests, rollout, service.metrics)
-    return await respond(request, ChatAnswer(service, parameters, generation, rollout, chat, conversation))
+    return await respond(request, ConversationAnswer(service, parameters, requests, rollout, chat, conversation))
 
 
-class ChatAnswer(Answer):
+class ConversationAnswer(Answer):
     """An answer with messages."""
 
     prefix = "chatcmpl"
@@ -49,14 +47,13 @@ class ChatAnswer(Answer):
         self,
         service: PolicyService,
         parameters: ChatParameters,
-        generation: Generation,
+        requests: Sequence[TokenRequest],
         rollout: RolloutCalls | None,
         chat: ChatEncoder,
         conversation: ChatPrompt,
     ) -> None:
         call_format = chat.call_format if conversation.reads_calls else None
-        texts = [ReplyText(service.tokenizer.decode, parameters.stop_strings, call_format) for _ in generation.requests]
-        super().__init__(service, parameters, generation, rollout, texts)
+        super().__init__(service, parameters, requests, rollout, call_format)
         self._chat = chat
         self._conversation = conversation
 
@@ -67,7 +64,7 @@ class ChatAnswer(Answer):
             self.texts[index].add(reply.tokens)
             message, reason = self._end(index, reply)
             choices.append({"index": index, "message": message} | self._details(reply) | {"finish_reason": reason})
-        answer = self.head("chat.completion", version_name(replies[0]))
+        answer = self.head("chat.completion", replies[0])
         answer |= {"choices": choices, "usage": usage_of(self.prompts, replies)}
         return answer | self.prompt_fields()
 

@@ -8,13 +8,11 @@ from starlette.responses import Response
 
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.requests import TokenReply
-from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
-from agent_tunix.serving.recorder import RolloutCalls
+from agent_tunix.serving.policy_service import in_thread, service_of
 from agent_tunix.serving.routes.answering import Answer, respond
-from agent_tunix.serving.routes.answers import completion_logprobs, usage_of, version_name
-from agent_tunix.serving.routes.generation import Generation, ReplyPart
+from agent_tunix.serving.routes.answers import completion_logprobs, usage_of
+from agent_tunix.serving.routes.generation import ReplyPart
 from agent_tunix.serving.routes.parameters import CompletionParameters
-from agent_tunix.serving.routes.reply_text import ReplyText
 
 # As in OpenAI's API.
 _DEFAULT_MAX_TOKENS = 16
@@ -32,8 +30,7 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     with_prompt = bool(parameters.echo) and (parameters.logprobs is not None or max_tokens == 0)
     caps = rollout is not None
     requests = service.token_requests(parameters, prompts, max_tokens, parameters.logprobs or 0, with_prompt, caps=caps)
-    generation = Generation(service.source, requests, rollout, service.metrics)
-    return await respond(request, CompletionAnswer(service, parameters, generation, rollout))
+    return await respond(request, CompletionAnswer(service, parameters, requests, rollout))
 
 
 def encode_text(tokenizer: Tokenizer, prompt: str | Sequence[int]) -> list[int]:
@@ -51,17 +48,6 @@ class CompletionAnswer(Answer):
     chunk_object = "text_completion"
     parameters: CompletionParameters
 
-    def __init__(
-        self,
-        service: PolicyService,
-        parameters: CompletionParameters,
-        generation: Generation,
-        rollout: RolloutCalls | None,
-    ) -> None:
-        texts = [ReplyText(service.tokenizer.decode, parameters.stop_strings) for _ in generation.requests]
-        super().__init__(service, parameters, generation, rollout, texts)
-        self._offsets = [0] * len(texts)
-
     def whole(self, replies: Sequence[TokenReply]) -> dict[str, Any]:
         """Return the answer with all continuations."""
         choices, parameters = [], self.parameters
@@ -73,7 +59,7 @@ class CompletionAnswer(Answer):
             choice = {"index": index, "text": text, "finish_reason": reply.finish_reason}
             choice |= self._details(reply, prompt)
             choices.append(choice | self._prompt_ids(index))
-        answer = self.head("text_completion", version_name(replies[0]))
+        answer = self.head("text_completion", replies[0])
         return answer | {"choices": choices, "usage": usage_of(self.prompts, replies)}
 
     def begin(self) -> Iterator[dict[str, Any]]:
@@ -85,14 +71,14 @@ class CompletionAnswer(Answer):
     def add(self, part: ReplyPart) -> Iterator[dict[str, Any]]:
         """Yield the choice of the event for a part of a reply."""
         index, text = part.index, self.texts[part.index]
+        offset = text.num_sent
         delta = text.add(part.tokens.tokens)
-        details = self._details(part.tokens, (), self._offsets[index])
+        details = self._details(part.tokens, (), offset)
         reason = None
         if part.reply is not None:
             self.keep(self.generation.call_of(index, part.reply), index)
             delta += text.rest(text.text)
             reason = part.reply.finish_reason
-        self._offsets[index] += len(delta)
         if delta or part.tokens.tokens or reason is not None:
             yield {"index": index, "text": delta, "finish_reason": reason, **details}
 

@@ -43,6 +43,7 @@ class Generation:
         requests: Requests for tokens.
         rollout: Rollout to which they belong; None without a recorder.
         metrics: Counters.
+        has_parts: False to wait for whole replies only.
 
     Raises:
         AgentTunixError: The source refuses a request.
@@ -54,19 +55,21 @@ class Generation:
         requests: Sequence[TokenRequest],
         rollout: RolloutCalls | None,
         metrics: ServerMetrics,
+        *,
+        has_parts: bool,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[int, TokenReply | None]] = asyncio.Queue()
         self._metrics = metrics
-        self._rollout = rollout
         self._started = time.monotonic()
         self.requests = requests
         self._futures: list[Future[TokenReply]] = []
         submit = source.submit if rollout is None else functools.partial(rollout.submit, source)
         try:
             for index, request in enumerate(requests):
-                future = submit(request, functools.partial(self._put, index))
+                future = submit(request, functools.partial(self._put, index) if has_parts else None)
                 self._futures.append(future)
+                metrics.running.inc()
                 future.add_done_callback(functools.partial(self._put_end, index))
         except BaseException:
             self.cancel()
@@ -89,6 +92,8 @@ class Generation:
         try:
             while num_open:
                 index, part = await self._events.get()
+                if part is not None and not any(num_seen):
+                    self._metrics.first_seconds.observe(time.monotonic() - self._started)
                 if part is None:
                     reply = self._result(index)
                     num_open -= 1
@@ -145,7 +150,8 @@ class Generation:
             raise ClientLeftError from None
         if reply.finish_reason == "cancelled":
             raise ClientLeftError
-        self._metrics.count_reply(len(self.requests[index].prompt), reply)
+        seconds = time.monotonic() - self._started
+        self._metrics.count_reply(len(self.requests[index].prompt), reply, seconds)
         return reply
 
     def _put(self, index: int, part: TokenReply | None) -> None:
@@ -153,6 +159,7 @@ class Generation:
             self._loop.call_soon_threadsafe(self._events.put_nowait, (index, part))
 
     def _put_end(self, index: int, future: Future[TokenReply]) -> None:
+        self._metrics.running.dec()
         self._put(index, None)
 
 

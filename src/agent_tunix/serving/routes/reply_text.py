@@ -24,7 +24,7 @@ _CALL_SIGNS = {
 
 
 class ReplyText:
-    """The text of a reply of which parts arrive.
+    """The text of a reply of which parts arrive; `num_sent` of its characters were given out.
 
     Args:
         decode: Function that returns the text of token ids.
@@ -45,7 +45,7 @@ class ReplyText:
         self._ids: list[int] = []
         self._before = ""
         self._text = ""
-        self._num_sent = 0
+        self.num_sent = 0
 
     @property
     def text(self) -> str:
@@ -62,13 +62,13 @@ class ReplyText:
         if len(self._ids) > _DECODED_TOKENS:
             self._leave_behind(recent)
         end = self._certain_end()
-        delta = self._text[self._num_sent : end]
-        self._num_sent = max(end, self._num_sent)
+        delta = self._text[self.num_sent : end]
+        self.num_sent = max(end, self.num_sent)
         return delta
 
     def rest(self, content: str) -> str:
         """Return the part of the final content that was not returned before."""
-        sent = self._text[: self._num_sent]
+        sent = self._text[: self.num_sent]
         # Only white space differs: calls were taken out, and with them the space around the text.
         return content[len(sent) :] if content.startswith(sent) else content[len(sent.lstrip()) :]
 
