@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,9 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from safetensors.numpy import save_file
 
 from agent_tunix.errors import OverloadedError, RequestRefusedError
+from agent_tunix.policy.files.adapter_files import read_adapter
+from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.sampling import place_programs
 from agent_tunix.sampling.continuous import ContinuousSampler
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from agent_tunix.sampling.sampler import Sampler
@@ -47,8 +52,7 @@ def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler]:
             ARCHITECTURES[kind], dtype=jnp.dtype("float32"), param_dtype=jnp.dtype("float32"), rngs=nnx.Rngs(0)
         )
         nnx.update(model, jax.tree.map(lambda x: x * 15 if x.ndim > 1 else x + 0.3, nnx.state(model)))
-        mesh: Any = None
-        yield Sampler(model, Letters(), mesh)  # type: ignore[arg-type]
+        yield Sampler(model, Letters(), make_mesh([1, 1]))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -277,3 +281,42 @@ def test_a_thread_serves_until_it_is_stopped(source: ContinuousSampler) -> None:
     source.wake()
     thread.join(timeout=60)
     assert not thread.is_alive()
+
+
+@pytest.mark.slow
+def test_adapters_answer_beside_the_policy(sampler: Sampler, source: ContinuousSampler, tmp_path: Path) -> None:
+    drawn = np.random.default_rng(0).normal(size=(2, 8, 16)).astype(np.float32)
+    name = "base_model.model.model.layers.1.self_attn.q_proj.lora"
+    tensors = {f"{name}_A.weight": drawn[0, :4], f"{name}_B.weight": np.ascontiguousarray(drawn.reshape(-1, 4)[:32])}
+    save_file(tensors, tmp_path / "adapter_model.safetensors")
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 4, "lora_alpha": 8}')
+    request = TokenRequest(make_prompt(3, 30), max_tokens=10, seed=1)
+    source.load_adapter("mine", tmp_path)
+    assert source.adapters == ["mine"]
+    plain, adapted, again = answer(source, request, replace(request, adapter="mine"), request)
+    assert plain.tokens == again.tokens
+    assert adapted.num_cached == 0
+    model = read_adapter(sampler.policy, tmp_path, sampler.mesh)  # type: ignore[arg-type]
+    for policy, reply in ((sampler.policy, plain), (model, adapted)):
+        expected = logps_of(logits_of(policy, CONTEXT), request.prompt, reply.tokens, 1.0)
+        np.testing.assert_allclose(reply.logps, expected, atol=2e-3)
+    waiting = source.submit(replace(request, adapter="mine"))
+    source.unload_adapter("mine")
+    with pytest.raises(RequestRefusedError, match="mine"):
+        source.submit(replace(request, adapter="mine"))
+    source.run_pending()
+    assert waiting.result(timeout=0).tokens == adapted.tokens
+
+
+@pytest.mark.slow
+def test_warming_up_compiles_all_programs(sampler: Sampler) -> None:
+    source = ContinuousSampler(sampler, num_places=4, max_context=300, chunk_tokens=8)
+    assert source.warm_up() == 2 * (2 + 3 + 2)
+    before = num_programs()
+    answer(source, *[TokenRequest(make_prompt(n, 5 + 30 * n), max_tokens=9, seed=n) for n in range(6)])
+    assert num_programs() == before
+
+
+def num_programs() -> int:
+    programs: tuple[Any, ...] = place_programs._READ_PIECES, place_programs._WRITE_TOKENS
+    return sum(program._cache_size() for program in programs)

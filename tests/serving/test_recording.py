@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -181,3 +182,18 @@ def test_the_end_of_a_rollout_cancels_its_requests(server: Running, recorder: Ro
         server.source.hold.set()
     assert error.value.code == "rollout_ended"
     assert server.source.cancelled.wait(20)
+
+
+def test_requests_at_the_same_time_are_encoded_correctly() -> None:
+    """A tokenizer that is new learns the special tokens of a prompt while others are encoded."""
+    with running(write) as server, ThreadPoolExecutor(16) as threads:
+        client = server.openai()
+        texts = [f"hello {number} " * 50 for number in range(48)]
+
+        def reply(text: str) -> Any:
+            tools = [TOOL] if len(text) % 2 else openai.omit
+            return client.chat.completions.create(model="policy", messages=ask(text), tools=tools)
+
+        assert {choice.choices[0].finish_reason for choice in threads.map(reply, texts)} == {"stop"}
+        prompts = {server.source.tokenizer.decode(request.prompt) for request in server.source.requests}
+    assert len(prompts) == 48

@@ -102,9 +102,9 @@ def serve_policy(
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the policy
     cannot be loaded.
     """
+    from agent_tunix.serving.policy_server import serve
     from agent_tunix.serving.settings import PolicySettings
     from agent_tunix.training.generation import find_source
-    from agent_tunix.training.policy_server import serve
 
     handler = logging.StreamHandler()
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -121,7 +121,8 @@ def serve_policy(
     settings.check_exposure()
     found = find_source(source, None if step == "latest" else step)
     serve(
-        found,
+        found.run,
+        found.step,
         settings,
         lambda url: echo(f"agent-tunix serves the policy at {url} (OPENAI_BASE_URL={url}/v1)"),
         max_context=max_context,

@@ -30,6 +30,8 @@ _PROBE_SYSTEM = "agent tunix instructs"
 # Unicode's private-use characters.
 _PRIVATE = range(0xF0000, 0x10FFFE)
 _ANY = re.compile("")
+# Shapes of conversations of which the special tokens are remembered.
+_MOST_SHAPES = 10_000
 
 
 class PromptTokenizer(Protocol):
@@ -136,11 +138,15 @@ class PromptEncoder:
             tuple((message["role"], *(field for field, text in message.items() if text)) for message in messages),
             tuple(tool["function"]["name"] for tool in tools),
         )
-        if shape not in self._written:
-            self._written[shape] = self._split_disguised(messages, tools)[1::2]
+        written = self._written.get(shape)
+        if written is None:
+            written = self._split_disguised(messages, tools)[1::2]
+            if len(self._written) >= _MOST_SHAPES:  # a server may see any number of them
+                self._written.clear()
+            self._written[shape] = written
         texts = (text for one in (*messages, *tools) for text in _texts(one))
         holds_special = any(map(self._pattern.search, texts))
-        if not holds_special and parts[1::2] == self._written[shape]:
+        if not holds_special and parts[1::2] == written:
             return parts
         return self._split_disguised(messages, tools)
 

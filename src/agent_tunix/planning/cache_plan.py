@@ -21,6 +21,8 @@ _SHORTEST_LOOP = 16
 # Pairs (longest loop that the entry applies to, shares of all rows in its later stages), in order of length.
 _SHARES = ((63, (1 / 3,)), (127, (1 / 2, 1 / 4)), (math.inf, (1 / 2, 1 / 8)))
 _LONG_LOOP = 128
+# Maximum tokens of a served prompt that are read at once.
+LONGEST_PIECE = 512
 
 
 class Stage(NamedTuple):
@@ -137,6 +139,35 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         plan("evaluation", max(1, min(evaluation.batch_size, evaluation.num_samples)), 1),
     )
     return max(plans, key=lambda cache: cache.bytes)
+
+
+def count_places(
+    architecture: Architecture, compute_bytes: int, shape: MeshShape, *, max_context: int, available: int
+) -> int:
+    """Return how many requests a served policy can answer at a time.
+
+    Each needs a place in the cache, and as much again while a program works on it.
+
+    Args:
+        architecture: Architecture of the policy.
+        compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
+        shape: Shape of the mesh.
+        max_context: Maximum tokens of a prompt and its reply together.
+        available: Bytes of a device beside the weights.
+
+    Raises:
+        ConfigError: There is no memory for one request.
+    """
+    slots = (max_context + LONGEST_PIECE) * slot_bytes(architecture, compute_bytes, shape)
+    each = 2 * (slots + state_bytes(architecture, compute_bytes, shape))
+    if each > available:
+        raise ConfigError(
+            f"a context of {max_context} tokens requires {each / 1e9:.2f} GB for keys and values, but a device has "
+            f"{max(0, available) / 1e9:.2f} GB beside the weights; lower the maximum context, or set "
+            "model.dtype=bfloat16",
+            code="not_enough_memory",
+        )
+    return available // each
 
 
 def slot_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape) -> int:

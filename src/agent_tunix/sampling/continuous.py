@@ -13,56 +13,36 @@ number may then differ.
 import secrets
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
 
 import jax
-import numpy as np
 
 from agent_tunix.errors import OverloadedError, RequestRefusedError
-from agent_tunix.policy.mesh import fetch
+from agent_tunix.policy.files.adapter_files import read_adapter
+from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.kept_texts import KeptTexts
 from agent_tunix.sampling.keys import Use, key_words
-from agent_tunix.sampling.places import (
-    PieceInputs,
-    WritingInputs,
-    copy_place,
-    new_places,
-    read_pieces,
-    write_tokens,
-)
-from agent_tunix.sampling.requests import Alternatives, TokenReply, TokenRequest
+from agent_tunix.sampling.place_programs import PlacePrograms
+from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from agent_tunix.sampling.sampler import Sampler
-from agent_tunix.sampling.token_choice import KEEP_ALL, RowSampling
+from agent_tunix.sampling.served_rows import ServedRow, make_piece_inputs, make_writing_inputs
 
-# Tokens that a program reads, in all its rows together. Rows that write wait for it.
-_TOKENS_TO_READ = 512
-# Lengths of pieces; a program for a longer one has fewer rows.
-_PIECES = (32, 64, 128, 256)
-# Slots of the shortest window that programs read; the others are multiples by 2.
-_SHORTEST_WINDOW = 128
-# A program has this many times as many rows as the next smaller one.
-_FACTOR_OF_ROWS = 4
+# A text of up to this many times a piece is read in several of them, because a longer piece has more padding.
+_PIECES_OF_TEXT = 3
 MOST_ALTERNATIVES = 20
-
-_NEW_PLACES = jax.jit(new_places, static_argnames=("num_places", "num_slots"))
-_COPY_PLACE = jax.jit(copy_place, donate_argnums=0)
-_READ_PIECES = jax.jit(read_pieces, static_argnames=("window", "num_alternatives"), donate_argnums=2)
-_WRITE_TOKENS = jax.jit(
-    write_tokens,
-    static_argnames=("num_tokens", "window", "pad_id", "eos_ids", "num_alternatives"),
-    donate_argnums=2,
-)
 _IDLE_S = 0.5
 
 
 @dataclass(frozen=True)
 class SamplerCounts:
-    """What a sampler has done since it was made.
+    """The work of a sampler since it was made.
 
     Attributes:
         requests: Requests that were answered.
@@ -83,44 +63,6 @@ class SamplerCounts:
     wasted_tokens: int = 0
     waiting: int = 0
     running: int = 0
-
-
-@dataclass(eq=False)
-class _Row:
-    """A request, and what has been done for it."""
-
-    request: TokenRequest
-    future: Future[TokenReply]
-    on_part: Callable[[TokenReply], None] | None
-    key: np.ndarray
-    place: int = -1
-    version: int = 0
-    num_cached: int = 0
-    tokens: list[int] = field(default_factory=list)
-    logps: list[float] = field(default_factory=list)
-    alternatives: list[Alternatives] = field(default_factory=list)
-    prompt_logps: list[float | None] = field(default_factory=lambda: [None])
-    prompt_alternatives: list[Alternatives] = field(default_factory=lambda: [()])
-
-    @property
-    def unread(self) -> int:
-        """The token that the model reads next."""
-        return self.tokens[-1] if self.tokens else self.request.prompt[-1]
-
-    def reply(self, first: int, finish_reason: str | None) -> TokenReply:
-        """Return the reply from a token on; the whole reply from 0."""
-        is_whole, wants_logps = finish_reason is not None and first == 0, self.request.with_prompt_logps
-        has_alternatives = wants_logps and self.request.num_alternatives > 0
-        return TokenReply(
-            tuple(self.tokens[first:]),
-            tuple(self.logps[first:]),
-            finish_reason,
-            version=self.version,
-            num_cached=self.num_cached,
-            alternatives=tuple(self.alternatives[first:]),
-            prompt_logps=tuple(self.prompt_logps) if is_whole and wants_logps else (),
-            prompt_alternatives=tuple(self.prompt_alternatives) if is_whole and has_alternatives else (),
-        )
 
 
 class ContinuousSampler:
@@ -153,30 +95,32 @@ class ContinuousSampler:
         self.num_places = num_places
         self._sampler = sampler
         self._max_waiting = max_waiting
-        self._chunk = chunk_tokens
         self._version = version
         self._policies: dict[str | None, Parts] = {None: Parts(sampler.policy)}
-        self._longest_piece = min(_PIECES[-1], _power_of_two(max_context, _PIECES[0]))
-        self._num_slots = max_context + max(self._longest_piece, chunk_tokens)
         whole_only = "linear_attention" in sampler.policy.config.layer_kinds  # type: ignore[attr-defined]
         self._texts = KeptTexts(num_places, max_context, whole_only=whole_only)
         self._current_version = -1
         self._changed = threading.Condition()
-        self._waiting: deque[_Row] = deque()
-        self._reading: deque[_Row] = deque()
-        self._writing: list[_Row] = []
+        self._waiting: deque[ServedRow] = deque()
+        self._reading: deque[ServedRow] = deque()
+        self._writing: list[ServedRow] = []
         self._is_closed = False
         self._counts = dict.fromkeys(SamplerCounts.__dataclass_fields__, 0)
-        self._places: Any = None
+        self._programs = PlacePrograms(num_places, max_context, chunk_tokens, sampler.pad_id, sampler.eos_ids)
 
     # --- from any thread -------------------------------------------------------------------------------------------
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
         """Begin to continue a prompt; see `TokenSource`."""
         self._check(request)
+        policy = self._policies.get(request.adapter)
+        if policy is None:
+            raise RequestRefusedError(
+                f"the adapter {request.adapter!r} must be loaded to sample from it, but it is not", code="no_adapter"
+            )
         seed = secrets.randbits(64) if request.seed is None else request.seed % 2**64
         words = key_words(seed % 2**32, Use.REQUEST, seed // 2**32)
-        row = _Row(request, Future(), on_part, words)
+        row = ServedRow(request, policy, words, on_part)
         with self._changed:
             if self._is_closed:
                 raise _closed()
@@ -211,10 +155,6 @@ class ContinuousSampler:
         for rule, holds in rules.items():
             if not holds:
                 raise RequestRefusedError(f"a request must have {rule}; the request has another value")
-        if request.adapter not in self._policies:
-            raise RequestRefusedError(
-                f"the adapter {request.adapter!r} must be loaded to sample from it, but it is not", code="no_adapter"
-            )
         length = len(request.prompt) + request.max_tokens
         if length > self.max_context:
             raise RequestRefusedError(
@@ -223,9 +163,36 @@ class ContinuousSampler:
                 code="context_exceeded",
             )
 
+    def load_adapter(self, name: str, directory: Path) -> None:
+        """Answer requests that name an adapter with the policy and that adapter, whose base both share.
+
+        Args:
+            name: Name of the adapter. Another one of that name answers no new request.
+            directory: Directory in PEFT's format.
+
+        Raises:
+            ModelError: The directory has no adapter of this model.
+        """
+        model = read_adapter(cast(Decoder, self._sampler.policy), directory, self._sampler.mesh)
+        self._policies[name] = Parts(model)
+
+    def unload_adapter(self, name: str) -> None:
+        """Refuse new requests that name an adapter; those that were submitted are still answered.
+
+        Raises:
+            RequestRefusedError: There is no such adapter.
+        """
+        if self._policies.pop(name, None) is None:
+            raise RequestRefusedError(f"an adapter must be loaded to unload it, but {name!r} is not", code="no_adapter")
+
+    @property
+    def adapters(self) -> list[str]:
+        """The names of the adapters."""
+        return sorted(name for name in self._policies if name is not None)
+
     @property
     def counts(self) -> SamplerCounts:
-        """What the sampler has done."""
+        """The work of the sampler so far."""
         with self._changed:
             running = len(self._reading) + len(self._writing)
             return SamplerCounts(**{**self._counts, "waiting": len(self._waiting), "running": running})
@@ -240,7 +207,7 @@ class ContinuousSampler:
         with self._changed:
             self._is_closed = True
         self._fail(_closed())
-        self._places = None
+        self._programs.drop()
         self.wake()
 
     # --- in the thread that samples --------------------------------------------------------------------------------
@@ -263,6 +230,18 @@ class ContinuousSampler:
         with self._changed:
             if not self._waiting and not is_done():
                 self._changed.wait(_IDLE_S)
+
+    def warm_up(self) -> int:
+        """Compile all programs, but for those that report further log-probabilities, and return their number.
+
+        Without this, each is compiled when it is needed first. Adapters have programs of their own.
+        """
+        self._follow_weights()
+        return self._programs.compile_all(
+            self._policies[None],
+            lambda n, length: make_piece_inputs([], [], length, n, self.num_places, self._sampler.pad_id),
+            lambda n: make_writing_inputs([], [], n, self.num_places, self._sampler.pad_id),
+        )
 
     def run_pending(self) -> None:
         """Answer all requests that were submitted."""
@@ -287,7 +266,7 @@ class ContinuousSampler:
                 self._admit()  # rows that begin with a prompt that was just read, before it is continued
             did_write = self._write_next()
         except BaseException as error:
-            self._places = None
+            self._programs.drop()
             self._fail(error)
             raise
         return did_read or did_write
@@ -297,11 +276,9 @@ class ContinuousSampler:
         if self._current_version != version:
             self._texts.clear()
             self._current_version = version
-        if self._places is None:
+        if self._programs.is_empty:
             self._texts.clear()
-            self._places = _NEW_PLACES(
-                *self._policies[None].split(), num_places=self.num_places, num_slots=self._num_slots
-            )
+            self._programs.start(self._policies[None])
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
@@ -334,14 +311,14 @@ class ContinuousSampler:
         for row in rows:
             request, version = row.request, self._current_version
             # Log-probabilities of a prompt need all of it to be read; a label of its own shares nothing.
-            label: Hashable = object() if request.with_prompt_logps else (request.adapter, version)
+            label: Hashable = object() if request.with_prompt_logps else (weakref.ref(row.policy), version)
             assignment = self._texts.assign(request.prompt[:-1], label)
             if assignment is None:
                 if self._texts.is_full:
                     return
                 continue
             if assignment.source is not None:
-                self._places = _COPY_PLACE(self._places, np.int32(assignment.source), np.int32(assignment.place))
+                self._programs.copy(assignment.source, assignment.place)
             row.place, row.num_cached, row.version = assignment.place, assignment.length, version
             with self._changed:
                 self._waiting.remove(row)
@@ -349,13 +326,12 @@ class ContinuousSampler:
                 self._counts["prompt_tokens"] += len(request.prompt)
                 self._counts["cached_tokens"] += row.num_cached
 
-    def _num_unread(self, row: _Row) -> int:
+    def _num_unread(self, row: ServedRow) -> int:
         """Return the tokens of a prompt that are to be read, without the last, with which the reply begins."""
         return len(row.request.prompt) - 1 - int(self._texts.filled[row.place])
 
-    def _window(self, rows: Sequence[_Row]) -> int:
-        longest = max(int(self._texts.filled[row.place]) for row in rows)
-        return min(self.max_context, _power_of_two(longest, _SHORTEST_WINDOW))
+    def _filled(self, rows: Sequence[ServedRow]) -> list[int]:
+        return [int(self._texts.filled[row.place]) for row in rows]
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -363,189 +339,97 @@ class ContinuousSampler:
         """Read a piece of the prompts that have waited longest."""
         if not self._reading:
             return False
-        first = self._reading[0]
-        kind = _reading_kind(first.request)
-        C = min(self._longest_piece, _power_of_two(self._num_unread(first), _PIECES[0]))
-        rows = [row for row in self._reading if _reading_kind(row.request) == kind][: max(1, _TOKENS_TO_READ // C)]
-        inputs = self._pieces(rows, C)
-        num_alternatives = MOST_ALTERNATIVES if kind[2] else 0
-        self._places, scores = _READ_PIECES(
-            *self._policies[first.request.adapter].split(),
-            self._places,
-            inputs,
-            window=self._window(rows),
-            num_alternatives=num_alternatives if kind[1] else None,
+        first, programs = self._reading[0], self._programs
+        num_unread = self._num_unread(first)
+        length = next((C for C in programs.pieces if num_unread <= _PIECES_OF_TEXT * C), programs.pieces[-1])
+        rows = [row for row in self._reading if row.reading_kind == first.reading_kind][: programs.most_readers(length)]
+        filled = self._filled(rows)
+        policy, wants_logps, wants_alternatives = first.reading_kind
+        scores = programs.read(
+            policy,
+            lambda n: make_piece_inputs(rows, filled, length, n, self.num_places, self._sampler.pad_id),
+            filled,
+            length,
+            (MOST_ALTERNATIVES if wants_alternatives else 0) if wants_logps else None,
         )
-        scores = fetch(scores)
         for number, row in enumerate(rows):
-            length = int(inputs.lengths[number])
-            self._texts.read(row.place, length)
-            if row.request.with_prompt_logps:
-                self._add_scores(row, jax.tree.map(lambda x: x[number, :length], scores))  # noqa: B023
-        with self._changed:
-            self._counts["read_tokens"] += int(inputs.lengths.sum())
-            for row in rows:
+            count = min(length, self._num_unread(row))
+            self._texts.read(row.place, count)
+            if wants_logps:
+                row.add_prompt_scores(_of_row(scores, number, count))
+            with self._changed:
+                self._counts["read_tokens"] += count
                 self._reading.remove(row)
                 (self._reading if self._num_unread(row) else self._writing).append(row)
         return True
-
-    def _pieces(self, rows: Sequence[_Row], length: int) -> PieceInputs:
-        n = max(1, _TOKENS_TO_READ // length)
-        inputs = PieceInputs(
-            places=self.num_places + np.arange(n, dtype=np.int32),
-            filled=np.zeros(n, np.int32),
-            tokens=np.full((n, length), self._sampler.pad_id, np.int32),
-            lengths=np.zeros(n, np.int32),
-            targets=np.zeros((n, length), np.int32),
-            temperature=np.ones(n, np.float32),
-        )
-        for number, row in enumerate(rows):
-            start = int(self._texts.filled[row.place])
-            piece = row.request.prompt[start : start + length + 1]
-            count = min(length, len(piece) - 1)
-            inputs.places[number], inputs.filled[number], inputs.lengths[number] = row.place, start, count
-            inputs.tokens[number, :count], inputs.targets[number, :count] = piece[:count], piece[1 : count + 1]
-            inputs.temperature[number] = row.request.temperature or 1.0
-        return inputs
-
-    def _add_scores(self, row: _Row, scores: Any) -> None:
-        logps, ids, alternatives = scores
-        row.prompt_logps += logps.tolist()
-        if row.request.num_alternatives:
-            row.prompt_alternatives += _alternatives(ids, alternatives, row.request.num_alternatives)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def _write_next(self) -> bool:
         """Let all rows write some tokens, those of each adapter in turn."""
         did_write = bool(self._writing)
-        for adapter in sorted({row.request.adapter for row in self._writing}, key=str):
-            rows = [row for row in self._writing if row.request.adapter == adapter]
-            self._write([row for row in rows if row.request.max_tokens > 0], adapter)
+        for policy in dict.fromkeys(row.policy for row in self._writing):
+            rows = [row for row in self._writing if row.policy is policy]
+            self._write([row for row in rows if row.request.max_tokens > 0], policy)
             for row in rows:
                 if row.request.max_tokens == 0:
                     self._finish(row, "length")
         return did_write
 
-    def _write(self, rows: Sequence[_Row], adapter: str | None) -> None:
+    def _write(self, rows: Sequence[ServedRow], policy: Parts) -> None:
         if not rows:
             return
-        inputs = self._writing_inputs(rows)
-        wants_alternatives = any(row.request.num_alternatives for row in rows)
-        self._places, turn = _WRITE_TOKENS(
-            *self._policies[adapter].split(),
-            self._places,
-            inputs,
-            num_tokens=self._chunk,
-            window=self._window(rows),
-            pad_id=self._sampler.pad_id,
-            eos_ids=self._sampler.eos_ids,
-            num_alternatives=MOST_ALTERNATIVES if wants_alternatives else 0,
+        filled = self._filled(rows)
+        turn = self._programs.write(
+            policy,
+            lambda n: make_writing_inputs(rows, filled, n, self.num_places, self._sampler.pad_id),
+            filled,
+            MOST_ALTERNATIVES if any(row.wants_alternatives for row in rows) else 0,
         )
-        turn = fetch(turn)
         for number, row in enumerate(rows):
             length, start = int(turn.lengths[number]), len(row.tokens)
-            written = turn.tokens[number, :length].tolist()
-            self._texts.write(row.place, [row.unread, *written[:-1]])
-            row.tokens += written
-            row.logps += turn.logps[number, :length].tolist()
-            if row.request.num_alternatives:
-                ids, logps = (x[number, :length] for x in turn.likeliest)
-                row.alternatives += _alternatives(ids, logps, row.request.num_alternatives)
+            tokens = turn.tokens[number, :length].tolist()
+            self._texts.write(row.place, [row.unread, *tokens[:-1]])
+            row.add(tokens, turn.logps[number, :length].tolist(), _of_row(turn.likeliest, number, length))
             self._hand_on(row, start, ended=bool(turn.ended[number]))
 
-    def _writing_inputs(self, rows: Sequence[_Row]) -> WritingInputs:
-        n = self.num_places
-        while -(-n // _FACTOR_OF_ROWS) >= len(rows) and n > 1:
-            n = -(-n // _FACTOR_OF_ROWS)
-        requests = [row.request for row in rows]
-
-        def column(values: Sequence[Any], padding: Any, dtype: Any) -> np.ndarray:
-            return np.array([*values, *[padding] * (n - len(rows))], dtype)
-
-        places = self.num_places + np.arange(n, dtype=np.int32)
-        places[: len(rows)] = [row.place for row in rows]
-        return WritingInputs(
-            places=places,
-            filled=column([self._texts.filled[row.place] for row in rows], 0, np.int32),
-            tokens=column([row.unread for row in rows], self._sampler.pad_id, np.int32),
-            limits=column([row.request.max_tokens - len(row.tokens) for row in rows], 0, np.int32),
-            written=column([len(row.tokens) for row in rows], 0, np.int32),
-            keys=column([row.key for row in rows], np.zeros(2, np.uint32), np.uint32),
-            sampling=RowSampling(
-                temperature=column([request.temperature or 1.0 for request in requests], 1, np.float32),
-                top_k=column([request.top_k or KEEP_ALL for request in requests], KEEP_ALL, np.int32),
-                top_p=column([request.top_p for request in requests], 1, np.float32),
-                min_p=column([request.min_p for request in requests], 0, np.float32),
-                greedy=column([request.temperature == 0 for request in requests], False, np.bool_),
-            ),
-        )
-
-    def _hand_on(self, row: _Row, start: int, *, ended: bool) -> None:
+    def _hand_on(self, row: ServedRow, start: int, *, ended: bool) -> None:
         """End a reply at its first stop, and give its new tokens to whoever reads along."""
-        request = row.request
-        end = self._find_stop(row, start)
-        if end is not None:
-            with self._changed:
-                self._counts["wasted_tokens"] += len(row.tokens) - end
-            for each in (row.tokens, row.logps, row.alternatives):
-                del each[end:]
-            ended = True
-        finish_reason = "stop" if ended else "length" if len(row.tokens) == request.max_tokens else None
+        num_dropped = row.cut_at_stop(start, self._sampler.tokenizer)
+        finish_reason = None
+        if ended or num_dropped is not None:
+            finish_reason = "stop"
+        elif len(row.tokens) == row.request.max_tokens:
+            finish_reason = "length"
         with self._changed:
             self._counts["written_tokens"] += len(row.tokens) - start
+            self._counts["wasted_tokens"] += num_dropped or 0
         if row.on_part is not None and not row.future.cancelled():
             try:
-                row.on_part(row.reply(start, finish_reason))
-            except Exception as error:  # who reads along has failed, not the others
+                row.on_part(row.part(start, finish_reason))
+            except Exception as error:  # whoever reads along has failed, not the others
                 self._finish(row, "stop", error)
                 return
         if finish_reason is not None:
             self._finish(row, finish_reason)
 
-    def _find_stop(self, row: _Row, start: int) -> int | None:
-        """Return the number of tokens up to the first stop token or stop string; None without one."""
-        request = row.request
-        found = [number + 1 for number in range(start, len(row.tokens)) if row.tokens[number] in request.stop_ids]
-        if request.stop_strings:
-            limit = found[0] if found else len(row.tokens)
-            for end in range(start + 1, limit + 1):
-                text = self._sampler.tokenizer.decode(row.tokens[:end])
-                if any(stop in text for stop in request.stop_strings):
-                    return end
-        return found[0] if found else None
-
-    def _finish(self, row: _Row, finish_reason: str, error: Exception | None = None) -> None:
-        self._writing.remove(row)
+    def _finish(self, row: ServedRow, finish_reason: str, error: Exception | None = None) -> None:
         length = len(row.request.prompt) - 1 + len(row.tokens)
         self._texts.keep(row.place, min(length, int(self._texts.filled[row.place])))
         with self._changed:
+            self._writing.remove(row)
             self._counts["requests"] += 1
         if row.future.set_running_or_notify_cancel():
             if error is None:
-                row.future.set_result(row.reply(0, finish_reason))
+                row.future.set_result(row.whole(finish_reason))
             else:
                 row.future.set_exception(error)
 
 
+def _of_row(arrays: Any, number: int, count: int) -> Any:
+    """Return the first tokens of a row, of arrays of rows and tokens."""
+    return jax.tree.map(lambda x: x[number, :count], arrays)
+
+
 def _closed() -> OverloadedError:
     return OverloadedError("the sampler must be open to answer a request, but it was closed", code="closed")
-
-
-def _power_of_two(length: int, smallest: int) -> int:
-    """Return the smallest multiple of `smallest` by a power of two that holds `length`."""
-    while smallest < length:
-        smallest *= 2
-    return smallest
-
-
-def _reading_kind(request: TokenRequest) -> tuple[str | None, bool, bool]:
-    """Return what requests must have in common to be read by one program."""
-    wants_logps = request.with_prompt_logps
-    return request.adapter, wants_logps, wants_logps and request.num_alternatives > 0
-
-
-def _alternatives(ids: np.ndarray, logps: np.ndarray, count: int) -> list[Alternatives]:
-    """Return the likeliest tokens at each place."""
-    pairs = zip(ids[:, :count].tolist(), logps[:, :count].tolist(), strict=True)
-    return [tuple(zip(*pair, strict=True)) for pair in pairs]

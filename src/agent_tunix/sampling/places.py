@@ -17,10 +17,9 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from agent_tunix.planning.cache_plan import Stage
 from agent_tunix.policy.network.decoder import Prefix, map_layers
-from agent_tunix.sampling.token_choice import RowSampling, SampledTokens, SamplingParams, find_likeliest
-from agent_tunix.sampling.turns import TurnInputs, take_turn
+from agent_tunix.sampling.token_choice import RowSampling, SampledTokens, SamplingParams, TokenRules, find_likeliest
+from agent_tunix.sampling.turns import continue_texts
 
 # Tokens of a prompt whose logits exist at once.
 _LOGITS_AT_ONCE = 16
@@ -154,7 +153,7 @@ def write_tokens(
     eos_ids: tuple[int, ...],
     num_alternatives: int = 0,
 ) -> tuple[Any, SampledTokens]:
-    """Write up to T tokens in each row: a turn of an episode (`sampling/turns.py`) whose chunk is one token.
+    """Write up to T tokens in each row, with the loop that writes a turn of an episode (`sampling/turns.py`).
 
     Args:
         graphdef: Graph of the decoder.
@@ -172,31 +171,14 @@ def write_tokens(
     """
     model: Any = nnx.merge(graphdef, state)
     inputs = jax.tree.map(jnp.asarray, inputs)
-    n = len(inputs.places)
     prefix = _prefix(places, inputs.places, inputs.filled, window)
-    zeros_n = jnp.zeros(n, jnp.int32)
-    turn, cache = take_turn(
-        graphdef,
-        state,
+    turn, cache = continue_texts(
+        model,
         prefix,
-        model.init_cache(n, num_tokens, model.dtype, prefix=prefix),
-        TurnInputs(
-            chunk=inputs.tokens[:, None],
-            chunk_lengths=jnp.ones(n, jnp.int32),
-            filled=zeros_n,
-            positions=inputs.filled,
-            limits=inputs.limits,
-            written=zeros_n,
-            rows=jnp.arange(n),
-            stop_states=zeros_n,
-        ),
+        inputs.tokens,
+        inputs.limits,
         _draw_noise(inputs, num_tokens),
-        None,
-        stages=(Stage(n, 1, 0),),
-        sampling=SamplingParams(num_tokens),
-        pad_id=pad_id,
-        eos_ids=eos_ids,
-        by_row=inputs.sampling,
+        TokenRules(SamplingParams(num_tokens), pad_id, eos_ids, None, inputs.sampling),
         num_alternatives=num_alternatives,
     )
     return _add(places, cache["layers"], inputs.places, inputs.filled), turn

@@ -66,7 +66,7 @@ class SamplingParams:
 
 
 class RowSampling(NamedTuple):
-    """How each row chooses its tokens, where rows differ; the attributes are those of `SamplingParams`.
+    """The choice of tokens in each row, where rows differ; the attributes are those of `SamplingParams`.
 
     Attributes:
         temperature: Above 0; 1 for greedy rows.

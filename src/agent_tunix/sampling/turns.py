@@ -34,13 +34,7 @@ from agent_tunix.sampling.compaction import (
     move_rows,
     prompts_of,
 )
-from agent_tunix.sampling.token_choice import (
-    RowSampling,
-    SampledTokens,
-    SamplingParams,
-    TokenRules,
-    uniforms,
-)
+from agent_tunix.sampling.token_choice import SampledTokens, SamplingParams, TokenRules, uniforms
 
 
 class TurnInputs(NamedTuple):
@@ -132,8 +126,6 @@ def take_turn(
     sampling: SamplingParams,
     pad_id: int,
     eos_ids: tuple[int, ...],
-    by_row: RowSampling | None = None,
-    num_alternatives: int = 0,
 ) -> tuple[SampledTokens, Any]:
     """Read a chunk in each row, then sample a turn.
 
@@ -152,8 +144,6 @@ def take_turn(
         sampling: How tokens are chosen; `max_new_tokens` is T.
         pad_id: Padding id. It is never sampled, unless it is also an end-of-sequence id.
         eos_ids: Ids that end a turn.
-        by_row: How each row chooses its tokens, in the place of `sampling`; for one stage.
-        num_alternatives: Likeliest tokens to report with each token; 0 unless there is `by_row`.
 
     Returns:
         The turn, and the cache. From the first slot that no row had filled, it now holds the C tokens of the chunk and
@@ -164,11 +154,11 @@ def take_turn(
     (n, C), T = inputs.chunk.shape, sampling.max_new_tokens
     chunk_slot = inputs.filled.max()
     logits_nV, cache, seen_nS = _read_chunk(model, prefix, cache, inputs, chunk_slot)
-    rules = TokenRules(sampling, pad_id, eos_ids, stop_table, by_row)
-    writer = _Writer(model, rules, noise_LN2, prefix.mask.shape[0], chunk_slot + C)
+    writer = _Writer(
+        model, TokenRules(sampling, pad_id, eos_ids, stop_table), noise_LN2, prefix.mask.shape[0], chunk_slot + C
+    )
     with jax.named_scope("decode"):
-        stop_state = None if stop_table is None else jnp.asarray(inputs.stop_states)
-        turn = SampledTokens.empty(n, T, pad_id, stop_state, num_alternatives)
+        turn = SampledTokens.empty(n, T, pad_id, None if stop_table is None else jnp.asarray(inputs.stop_states))
         token_n, done_n, turn = writer.sample(jnp.int32(0), logits_nV, jnp.asarray(inputs.limits) <= 0, turn, inputs)
         carry, rows = _Carry(jnp.int32(0), token_n, done_n, cache, turn), _Rows(inputs, seen_nS)
         carry = writer.write(carry, rows, prefix, None, _next(stages, 0))
@@ -183,6 +173,46 @@ def take_turn(
             turn = collect_rows(turn, carry.turn, arrangement)
             cache = _collect_written(cache, carry.cache, arrangement, writer.first_slot, T)
     return turn, cache
+
+
+def continue_texts(
+    model: Any,
+    prefix: Prefix,
+    token_n: Int[Array, " n"],
+    limit_n: Int[Array, " n"],
+    noise_TN2: Float[Array, "T n 2"],
+    rules: TokenRules,
+    *,
+    num_alternatives: int,
+) -> tuple[SampledTokens, Any]:
+    """Write up to T tokens after texts that all but their last token was read of.
+
+    Args:
+        model: The decoder.
+        prefix: Text of each row without its last token.
+        token_n: The last tokens.
+        limit_n: Maximum tokens that each row may write; 0 for a row that takes no part.
+        noise_TN2: Random numbers of each token and row.
+        rules: Rules of the choice of tokens, without stop strings.
+        num_alternatives: Likeliest tokens to report with each token.
+
+    Returns:
+        The tokens, and a cache of T slots, which holds the last token of each text and those written but the last.
+    """
+    n, T = len(token_n), rules.sampling.max_new_tokens
+    zeros_n, ones_n = jnp.zeros(n, jnp.int32), jnp.ones(n, jnp.int32)
+    inputs = TurnInputs(
+        token_n[:, None], ones_n, zeros_n, prefix.mask.sum(axis=1), limit_n, zeros_n, jnp.arange(n), zeros_n
+    )
+    turn = SampledTokens.empty(n, T, rules.pad_id, None, num_alternatives)
+    # The loop reads the last token too: as token -1 of the turn, in the slot before the turn's first.
+    seen_nS = jnp.broadcast_to(jnp.arange(T) == 0, (n, T))
+    cache = model.init_cache(n, T, model.dtype, prefix=prefix)
+    carry = _Carry(jnp.int32(-1), token_n, limit_n <= 0, cache, turn)
+    with jax.named_scope("decode"):
+        writer = _Writer(model, rules, noise_TN2, n, jnp.int32(1))
+        carry = writer.write(carry, _Rows(inputs, seen_nS), prefix, None, None)
+    return carry.turn, carry.cache
 
 
 def _read_chunk(

@@ -38,7 +38,8 @@ _ERRORS = {
     503: "The server has too many connections",
 }
 _KEY = "A key of the server's operator, or of a rollout"
-_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
+_EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+_STREAM = {"text/event-stream": {"schema": _EVENT}}
 
 
 def create_app(service: PolicyService) -> FastAPI:

@@ -187,7 +187,7 @@ def _read_message(message: Mapping[str, Any], names: Mapping[str, str]) -> dict[
         raise ValueError(f"the role must be one of developer, {', '.join(_ROLES)}, not {role!r:.80}")
     calls = message.get("tool_calls") or []
     content = message.get("content")
-    if content is None and not (role == "assistant" and calls):
+    if content is None and role != "assistant":
         raise ValueError("it has no content")
     read: dict[str, Any] = {"role": role, "content": _read_content(content)}
     if calls:

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import json
 import secrets
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,8 @@ class Tokenizer:
         # so that no dataset can contain one. No id that this class returns depends on them.
         self._guards: dict[str, str] = {}
         self._guarded: dict[int, int] = {}
+        # `_plain` gets its guards when they are needed first, which the library forbids while another thread encodes.
+        self._lock = threading.RLock()
         self._guard_prefix = f"\U0010fffd{secrets.token_hex(8)}."
 
     def _read_template(self, prompt: PromptConfig) -> ChatTemplate | None:
@@ -147,7 +150,8 @@ class Tokenizer:
         texts = [token for token in tokens if token.content.strip()]
         # From here on `_plain` treats unmarked ones as special too. Their ids do not change.
         unmarked = [_copy(token, token.content, special=True) for token in texts if not token.special]
-        self._plain.add_special_tokens(unmarked)
+        with self._lock:
+            self._plain.add_special_tokens(unmarked)
         return tuple(token.content for token in texts)
 
     def _render_one_turn(self) -> str:
@@ -166,7 +170,7 @@ class Tokenizer:
             allow_special: True to read "<|im_end|>" in the text as that token, False to read it as characters.
         """
         fast = self._special if allow_special else self._plain
-        with self._faults():
+        with self._faults(), contextlib.nullcontext() if allow_special else self._lock:
             ids: list[int] = fast.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -185,6 +189,10 @@ class Tokenizer:
 
     def encode_parts(self, texts: Sequence[Sequence[str]]) -> list[list[int]]:
         """Return the token ids of many texts, each given in parts as for `encode_prompts`. Add no tokens."""
+        with self._lock:
+            return self._encode_parts(texts)
+
+    def _encode_parts(self, texts: Sequence[Sequence[str]]) -> list[list[int]]:
         guards = {special: self._guard(special) for special in {part for parts in texts for part in parts[1::2]}}
         whole = ["".join(guards[part] if place % 2 else part for place, part in enumerate(parts)) for parts in texts]
         encoded = []

@@ -89,7 +89,7 @@ def write_adapter(
         )
     tensors = {}
     for module, (a, b) in pairs.items():
-        name = f"base_model.model.{_place_in_transformers(module, policy)}"
+        name = f"base_model.model.{place_in_transformers(module, policy)}"
         tensors[f"{name}.lora_A.weight"] = _to_host(a, jnp.dtype("float32"), transposed=True)
         tensors[f"{name}.lora_B.weight"] = _to_host(b, jnp.dtype("float32"), transposed=True)
     save_file(tensors, directory / "adapter_model.safetensors", metadata=_FORMAT)
@@ -213,7 +213,7 @@ def _dotted(path: WeightPath) -> str:
     return ".".join(map(str, path))
 
 
-def _place_in_transformers(module: WeightPath, policy: Decoder) -> str:
+def place_in_transformers(module: WeightPath, policy: Decoder) -> str:
     """Return a module's name in transformers; its name in the files may differ. The head is outside the decoder."""
     if module[0] == "lm_head":
         return _dotted(module)
@@ -230,7 +230,7 @@ def _target_modules(pairs: Mapping[WeightPath, Any], policy: Decoder) -> list[st
     named = [path for path, module in nnx.iter_modules(policy) if isinstance(module, Projection) and path[-1] in leaves]
     if len(pairs) == len(named) and policy.config.model_type not in _WITH_VISION:
         return leaves
-    return sorted(_place_in_transformers(module, policy).removeprefix("model.") for module in pairs)
+    return sorted(place_in_transformers(module, policy).removeprefix("model.") for module in pairs)
 
 
 def _with_dtype(config: dict[str, Any], dtype: str) -> dict[str, Any]:

@@ -33,10 +33,10 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
     max_tokens = parameters.max_completion_tokens or parameters.max_tokens
     caps = rollout is not None
     requests = service.token_requests(parameters, [prompt], max_tokens, parameters.top_logprobs or 0, caps=caps)
-    return await respond(request, ChatAnswer(service, parameters, requests, rollout, chat, conversation))
+    return await respond(request, ConversationAnswer(service, parameters, requests, rollout, chat, conversation))
 
 
-class ChatAnswer(Answer):
+class ConversationAnswer(Answer):
     """An answer with messages."""
 
     prefix = "chatcmpl"

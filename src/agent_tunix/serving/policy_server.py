@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.runs.found_run import FoundRun, Step
 from agent_tunix.serving.settings import PolicySettings
 from agent_tunix.startup import devices
-from agent_tunix.training.generation import PolicySource
 
 if TYPE_CHECKING:
     from agent_tunix.serving.policy_service import PolicyService
@@ -26,7 +26,8 @@ _USUAL_CONTEXT = 4096
 
 @contextlib.contextmanager
 def open_service(
-    source: PolicySource,
+    run: FoundRun,
+    step: Step,
     settings: PolicySettings,
     *,
     max_context: int | None = None,
@@ -37,7 +38,8 @@ def open_service(
     """Yield a policy with its weights, while a thread of its own samples from it.
 
     Args:
-        source: The policy.
+        run: The run, or a model as one.
+        step: Step of the checkpoint; see `load_trained_policy`.
         settings: Settings of the server; their `max_context` is replaced.
         max_context: Maximum tokens of a prompt and its reply; None for that of the model, at most 4096.
         num_places: Requests that are answered at a time.
@@ -47,7 +49,7 @@ def open_service(
     Raises:
         CheckpointError, ModelError, ConfigError: The policy cannot be loaded.
     """
-    config = source.run.config
+    config = run.config
     devices.prepare(config.distributed)
     devices.require(config.distributed)
     import absl.logging
@@ -61,7 +63,7 @@ def open_service(
     from agent_tunix.serving.chat import ChatEncoder
     from agent_tunix.serving.policy_service import AdapterHost, PolicyService
 
-    trained = load_trained_policy(source.run, source.step)
+    trained = load_trained_policy(run, step)
     longest = read_context_length(trained.directory)
     if max_context is not None and longest is not None and max_context > longest:
         raise ConfigError(
@@ -99,11 +101,12 @@ def open_service(
         sampler.close()
 
 
-def serve(source: PolicySource, settings: PolicySettings, announce: Callable[[str], None], **limits: Any) -> None:
+def serve(run: FoundRun, step: Step, settings: PolicySettings, announce: Callable[[str], None], **limits: Any) -> None:
     """Serve a policy until SIGTERM or SIGINT.
 
     Args:
-        source: The policy.
+        run: The run, or a model as one.
+        step: Step of the checkpoint.
         settings: Settings of the server.
         announce: Function that gets the server's URL once it listens.
         limits: See `open_service`.
@@ -112,9 +115,10 @@ def serve(source: PolicySource, settings: PolicySettings, announce: Callable[[st
         ServiceError: The address is not available, or other machines can reach it and there is no key.
         AgentTunixError: The policy cannot be loaded.
     """
-    settings.check_exposure()
-    from agent_tunix.serving.app import create_app
     from agent_tunix.web.server import serve_app  # first: it says which package is missing
 
-    with open_service(source, settings, **limits) as service:
+    settings.check_exposure()
+    from agent_tunix.serving.app import create_app
+
+    with open_service(run, step, settings, **limits) as service:
         serve_app(settings, lambda: create_app(service), announce)
