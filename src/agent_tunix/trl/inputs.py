@@ -91,6 +91,7 @@ def prompt_values(conversational: bool, tokenizer: Any, model: str | None) -> di
         "data.prompt_column": "prompt",
         "data.answer_column": None,
         "data.max_row_bytes": 2**30,
+        "data.empty_prompts": True,
         "prompt.system": None,
         "rewards.completions": "messages" if conversational else "text",
         "prompt.chat_template": None if conversational else _RAW,
