@@ -84,9 +84,9 @@ class PolicyModel:
         """
         if self._given is None or self.values["model.quantization"]:
             return
-        weights = load_exported(export, type(self._base)).state_dict()
-        names = {name: name.replace(".base_layer", "") for name in self._base.state_dict() if ".lora_" not in name}
-        self._base.load_state_dict({name: weights[own] for name, own in names.items()}, strict=False)
+        weights, own = load_exported(export, type(self._base)).state_dict(), self._state()
+        for name, value in own.items():
+            value.copy_(weights[name])
 
     def _state(self) -> dict[str, Any]:
         state = self._base.state_dict()
