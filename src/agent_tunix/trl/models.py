@@ -123,8 +123,8 @@ class JaxModel:
         self.config = SimpleNamespace(use_cache=True, _name_or_path=name, save_pretrained=lambda directory: None)
         self.config.to_dict = lambda: {"_name_or_path": name}
         self.generation_config = SimpleNamespace()
-        self.name_or_path, self._export = name, export
-        self.save_pretrained, self.push_to_hub = lambda directory, **options: save(directory), push
+        self.name_or_path, self._export, self.push_to_hub = name, export, push
+        self.save_pretrained: Callable[..., object] = lambda directory, **options: save(directory)
         self._loaded: Any = None
 
     def merge_and_unload(self) -> Any:
