@@ -84,9 +84,9 @@ class PolicyModel:
         """
         if self._given is None or self.values["model.quantization"]:
             return
-        weights = load_exported(export, type(self._base)).state_dict()
-        names = {name: name.replace(".base_layer", "") for name in self._base.state_dict() if ".lora_" not in name}
-        self._base.load_state_dict({name: weights[own] for name, own in names.items()}, strict=False)
+        weights, own = load_exported(export, type(self._base)).state_dict(), self._state()
+        for name, value in own.items():
+            value.copy_(weights[name])
 
     def _state(self) -> dict[str, Any]:
         state = self._base.state_dict()
@@ -123,8 +123,8 @@ class JaxModel:
         self.config = SimpleNamespace(use_cache=True, _name_or_path=name, save_pretrained=lambda directory: None)
         self.config.to_dict = lambda: {"_name_or_path": name}
         self.generation_config = SimpleNamespace()
-        self.name_or_path, self._export = name, export
-        self.save_pretrained, self.push_to_hub = lambda directory, **options: save(directory), push
+        self.name_or_path, self._export, self.push_to_hub = name, export, push
+        self.save_pretrained: Callable[..., object] = lambda directory, **options: save(directory)
         self._loaded: Any = None
 
     def merge_and_unload(self) -> Any:
