@@ -82,7 +82,7 @@ def test_forks_train_on_the_passes_of_their_rows(two_iterations: Bench) -> None:
     mask = rows.mask
     logits, expected = reference_sampler.logits_of(bench.policy, 2 * mask.shape[1]), np.zeros(mask.shape)
     for row in np.flatnonzero(mask.any(axis=1)):
-        prompt, ids = rows.prompt_tokens[row, -rows.prompt_lengths[row] :], rows.tokens[row]
+        prompt, ids = rows.prompt_tokens[row, -rows.prompt_lengths[row] :].tolist(), rows.tokens[row].tolist()
         expected[row] = reference_sampler.logps_of(logits, prompt, ids, 0.7)
     found = np.concatenate([np.asarray(part.reference_logps) for part in trainer.place(completions)])
     np.testing.assert_allclose(found[mask[:, : found.shape[1]]], expected[mask], atol=2e-4)

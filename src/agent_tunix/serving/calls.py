@@ -60,7 +60,3 @@ class TokenRow:
     num_shared: int = 0
     cause: str | None = None
     first_difference: str = ""
-
-
-# The name under which the other parts of `serving` import it.
-Call = RecordedCall
