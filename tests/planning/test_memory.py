@@ -13,7 +13,7 @@ from flax import nnx
 from agent_tunix.config.mesh_shape import MeshShape
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError
-from agent_tunix.planning.cache_plan import CachePlan, Stage, check_cache, plan_cache, plan_stages
+from agent_tunix.planning.cache_plan import CachePlan, Stage, check_cache, count_places, plan_cache, plan_stages
 from agent_tunix.planning.memory import MemoryPlan, check_memory, host_memory, plan_memory
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
@@ -197,3 +197,13 @@ def test_a_cache_that_cannot_fit_is_refused_with_the_arithmetic_and_what_to_lowe
     assert "a device has 33.00 GB; lower training.batch_size, grpo.num_generations" in message
     with raises(ConfigError, "not_enough_memory", "lower evaluation.batch_size"):
         check_cache(dataclasses.replace(CACHE, purpose="evaluation"), 2 * 10**9, 33 * 10**9)
+
+
+def test_places_fit_into_the_memory_beside_the_weights() -> None:
+    architecture = read_architecture(EMBEDDED_MODEL)
+    # Keys and values of two heads of 24 numbers in three layers, for the context and a piece of 512, twice.
+    place = 2 * (1024 + 512) * 2 * 2 * 24 * 3 * 4
+    shape = MeshShape(1, 1, 1)
+    assert count_places(architecture, 4, shape, max_context=1024, available=5 * place + 1) == 5
+    with raises(ConfigError, code="not_enough_memory"):
+        count_places(architecture, 4, shape, max_context=1024, available=place - 1)

@@ -40,7 +40,9 @@ class Letters:
         return "".join(chr(60 + token) for token in ids)
 
 
-every_kind = pytest.mark.parametrize("sampler", ["sliding", "linear"], indirect=True, scope="module")
+every_kind = pytest.mark.parametrize(
+    "sampler", ["sliding", pytest.param("linear", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +89,7 @@ def make_requests() -> list[TokenRequest]:
     ]
 
 
+@pytest.mark.slow
 @every_kind
 def test_replies_are_equal_alone_and_among_others(sampler: Sampler, source: ContinuousSampler) -> None:
     requests = make_requests()

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from agent_tunix.sampling.keys import Use, derive_key
-from agent_tunix.sampling.token_choice import SamplingParams, choose, keep, pick, uniforms
+from agent_tunix.sampling.token_choice import (
+    KEEP_ALL,
+    RowSampling,
+    SamplingParams,
+    choose,
+    choose_by_row,
+    keep,
+    pick,
+    uniforms,
+)
 from tests.training.reference_sampler import kept
 
 
@@ -104,6 +113,35 @@ def test_log_probabilities_are_over_all_words_whatever_was_left_out() -> None:
     token_N, logp_N = _choose(logits_NV, uniforms(jax.random.key(0), 0, 5), sampling, 4)
     expected_NV = jax.nn.log_softmax(logits_NV / 0.7, axis=-1)
     np.testing.assert_allclose(logp_N, expected_NV[jnp.arange(5), token_N], atol=1e-6)
+
+
+@pytest.mark.parametrize("forbidden", [None, 3])
+def test_rows_with_parameters_of_their_own_choose_as_all_rows_with_these(forbidden: int | None) -> None:
+    logits_NV = np.random.default_rng(0).normal(size=(64, 40)).astype(np.float32) * 3
+    uniforms_N2 = uniforms(jax.random.key(0), 0, 64)
+    kinds = [
+        SamplingParams(1),
+        SamplingParams(1, temperature=1.7, top_k=5),
+        SamplingParams(1, top_p=0.6),
+        SamplingParams(1, temperature=0.4, min_p=0.2),
+        SamplingParams(1, top_k=12, top_p=0.7, min_p=0.05),
+        SamplingParams(1, greedy=True),
+    ]
+    for chosen in (kinds, kinds[:1], kinds[4:]):
+        rows = [chosen[number % len(chosen)] for number in range(64)]
+        by_row = RowSampling(
+            jnp.array([row.temperature for row in rows], jnp.float32),
+            jnp.array([row.top_k or KEEP_ALL for row in rows], jnp.int32),
+            jnp.array([row.top_p for row in rows], jnp.float32),
+            jnp.array([row.min_p for row in rows], jnp.float32),
+            jnp.array([row.greedy for row in rows]),
+        )
+        tokens_N, logps_N = jax.jit(choose_by_row, static_argnums=3)(logits_NV, uniforms_N2, by_row, forbidden)
+        for kind in chosen:
+            expected = _choose(logits_NV, uniforms_N2, kind, forbidden)
+            own_N = np.array([row is kind for row in rows])
+            assert np.array_equal(tokens_N[own_N], expected[0][own_N])
+            np.testing.assert_allclose(logps_N[own_N], expected[1][own_N], atol=1e-5)
 
 
 def test_a_forbidden_token_that_outweighs_all_others_is_not_chosen() -> None:

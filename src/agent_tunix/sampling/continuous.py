@@ -36,6 +36,8 @@ from agent_tunix.sampling.served_rows import ServedRow, make_piece_inputs, make_
 
 # A text of up to this many times a piece is read in several of them, because a longer piece has more padding.
 _PIECES_OF_TEXT = 3
+# Calls that read in a step, while more rows read than write.
+_MOST_READINGS = 8
 MOST_ALTERNATIVES = 20
 _IDLE_S = 0.5
 
@@ -262,8 +264,11 @@ class ContinuousSampler:
             self._drop_cancelled()
             self._admit()
             did_read = self._read_next()
-            if did_read:
-                self._admit()  # rows that begin with a prompt that was just read, before it is continued
+            # Few rows write as slowly as many, so while most are still to be read, they are read first.
+            for _ in range(_MOST_READINGS - 1):
+                if len(self._reading) <= len(self._writing):
+                    break
+                self._read_next()
             did_write = self._write_next()
         except BaseException as error:
             self._programs.drop()
@@ -361,6 +366,7 @@ class ContinuousSampler:
                 self._counts["read_tokens"] += count
                 self._reading.remove(row)
                 (self._reading if self._num_unread(row) else self._writing).append(row)
+        self._admit()  # rows that begin with a prompt that was just read, before it is continued
         return True
 
     # --- writing ---------------------------------------------------------------------------------------------------

@@ -33,8 +33,6 @@ def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
     return key
 
 
-def key_words(seed: int, use: Use, *numbers: int) -> np.ndarray:
-    """Return the two words of the key that `derive_key` returns."""
-    words: Any = np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)
-    found: np.ndarray = words
-    return found
+def key_words(seed: int, use: Use, *numbers: int) -> Any:
+    """Return the two words of the key that `derive_key` returns, a NumPy array."""
+    return np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)

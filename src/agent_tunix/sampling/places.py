@@ -104,24 +104,24 @@ def read_pieces(
         The places, and the [n, C] log-probabilities, [n, C, A] likeliest tokens and their log-probabilities, if wanted.
     """
     model: Any = nnx.merge(graphdef, state)
-    inputs = PieceInputs(*map(jnp.asarray, inputs))
-    n, C = inputs.tokens.shape
-    prefix, c_C = _prefix(places, inputs.places, inputs.filled, window), jnp.arange(C)
-    is_token_nC = c_C < inputs.lengths[:, None]
+    rows: Any = jax.tree.map(jnp.asarray, inputs)
+    n, C = rows.tokens.shape
+    prefix, c_C = _prefix(places, rows.places, rows.filled, window), jnp.arange(C)
+    is_token_nC = c_C < rows.lengths[:, None]
     causal_nCC = is_token_nC[:, None] & (c_C <= c_C[:, None])
     hidden_nCD, cache = model(
-        inputs.tokens,
-        inputs.filled[:, None] + c_C,
+        rows.tokens,
+        rows.filled[:, None] + c_C,
         model.init_cache(n, C, model.dtype, prefix=prefix),
         causal_nCC,
         prefix=prefix,
         output_hidden=True,
     )
-    places = _add(places, cache["layers"], inputs.places, inputs.filled)
-    return places, None if num_alternatives is None else _score(model, hidden_nCD, inputs, num_alternatives)
+    places = _add(places, cache["layers"], rows.places, rows.filled)
+    return places, None if num_alternatives is None else _score(model, hidden_nCD, rows, num_alternatives)
 
 
-def _score(model: Any, hidden_nCD: Float[Array, "n C D"], inputs: PieceInputs, num_alternatives: int) -> Any:
+def _score(model: Any, hidden_nCD: Float[Array, "n C D"], inputs: Any, num_alternatives: int) -> Any:
     """Return the log-probabilities of the targets, and the likeliest tokens, for some tokens at a time."""
 
     def score(arrays: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
@@ -172,22 +172,22 @@ def write_tokens(
         The places with all tokens but the last of each row, and the tokens.
     """
     model: Any = nnx.merge(graphdef, state)
-    inputs = jax.tree.map(jnp.asarray, inputs)
-    prefix = _prefix(places, inputs.places, inputs.filled, window)
+    rows: Any = jax.tree.map(jnp.asarray, inputs)
+    prefix = _prefix(places, rows.places, rows.filled, window)
     turn, cache = continue_texts(
         model,
         prefix,
-        inputs.tokens,
-        inputs.limits,
-        inputs.least,
-        _draw_noise(inputs, num_tokens),
-        TokenRules(SamplingParams(num_tokens), pad_id, eos_ids, None, inputs.sampling),
+        rows.tokens,
+        rows.limits,
+        rows.least,
+        _draw_noise(rows, num_tokens),
+        TokenRules(SamplingParams(num_tokens), pad_id, eos_ids, None, rows.sampling),
         num_alternatives=num_alternatives,
     )
-    return _add(places, cache["layers"], inputs.places, inputs.filled), turn
+    return _add(places, cache["layers"], rows.places, rows.filled), turn
 
 
-def _draw_noise(inputs: WritingInputs, num_tokens: int) -> Float[Array, "T n 2"]:
+def _draw_noise(inputs: Any, num_tokens: int) -> Float[Array, "T n 2"]:
     """Return the random numbers of each token, which depend only on the row's key and the token's number."""
     key_n = jax.random.wrap_key_data(inputs.keys, impl="threefry2x32")
 

@@ -176,7 +176,7 @@ def make_writing_inputs(
     """
     requests = [row.request for row in rows]
 
-    def column(values: Sequence[Any], padding: Any, dtype: Any) -> np.ndarray:
+    def column(values: Sequence[Any], padding: Any, dtype: Any) -> Any:
         return np.array([*values, *[padding] * (n - len(rows))], dtype)
 
     places = num_places + np.arange(n, dtype=np.int32)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from agent_tunix.config.episodes import turn_tokens
@@ -76,11 +75,11 @@ class RowSampling(NamedTuple):
         greedy: True at rows that always choose the likeliest token.
     """
 
-    temperature: Float[Array | np.ndarray, " N"]
-    top_k: Int[Array | np.ndarray, " N"]
-    top_p: Float[Array | np.ndarray, " N"]
-    min_p: Float[Array | np.ndarray, " N"]
-    greedy: Bool[Array | np.ndarray, " N"]
+    temperature: Float[Array, " N"]
+    top_k: Int[Array, " N"]
+    top_p: Float[Array, " N"]
+    min_p: Float[Array, " N"]
+    greedy: Bool[Array, " N"]
 
 
 class SampledTokens(NamedTuple):
