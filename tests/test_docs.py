@@ -36,7 +36,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from agent_tunix.config.compose import find_conf_directory, register_schema, to_evaluate
+from agent_tunix.config.compose import find_conf_directory, register_schema, spell_out, to_evaluate
 from agent_tunix.config.working_directory import find_own_conf
 from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.builtin import BUILTINS
@@ -162,7 +162,7 @@ def check_overrides(block: Block) -> None:
     for command in shell_commands(block):
         for overrides in training_overrides(command):
             with initialize_config_dir(str(find_conf_directory()), version_base=None):
-                compose("config", overrides)
+                compose("config", spell_out(overrides))
 
 
 def training_overrides(line: str) -> Iterator[list[str]]:
