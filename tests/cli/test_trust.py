@@ -181,6 +181,11 @@ def test_what_a_run_of_others_names_is_listed_and_not_used(
         ),
         ({"environment.tools": ["code_here.py:tool"]}, "environment.tools.0: runs the Python file code_here.py:tool"),
         ({"data.source": "tfds", "data.path": "mystery"}, "data: imports a dataset by its name, mystery"),
+        ({"data.source": "verifiers", "data.path": "mystery"}, "data: imports a dataset by its name, mystery"),
+        (
+            {"data.source": "verifiers", "data.path": "mystery", "environment.name": "verifiers:mystery"},
+            "environment.name: imports and runs the Python module mystery",
+        ),
         (
             {"data.source": "synthetic", "data.mixture": {"a": {"source": "tfds", "path": "mystery"}}},
             "data.mixture.a: imports a dataset by its name, mystery",

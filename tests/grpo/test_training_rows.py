@@ -43,14 +43,14 @@ class Letters:
         return 0
 
 
-def record(num_calls: int) -> list[list[RecordedCall]]:
-    """Return the calls of B × G agents. The last one never calls."""
+def record(num_calls: int, *, num_agents: int = B * G, num_words: int = V) -> list[list[RecordedCall]]:
+    """Return the calls of agents. The last one never calls."""
 
     def of_model(call: RecordedCall) -> RecordedCall:
-        prompt, tokens = (tuple(token % V for token in ids) for ids in (call.prompt, call.tokens))
+        prompt, tokens = (tuple(token % num_words for token in ids) for ids in (call.prompt, call.tokens))
         return dataclasses.replace(call, prompt=prompt, tokens=tokens)
 
-    agents = [run_agent(seed, num_calls).calls for seed in range(B * G - 1)]
+    agents = [run_agent(seed, num_calls).calls for seed in range(num_agents - 1)]
     return [[of_model(call) for call in calls] for calls in agents] + [[]]
 
 

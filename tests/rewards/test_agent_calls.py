@@ -16,7 +16,7 @@ def test_a_fork_is_shown_below_its_parent() -> None:
     assert lines[3].strip() == "row 1 (transcript), dropped, after 'x': '<think>' became '4'"
     assert lines[4].strip() == "call 3: 24 tokens, 20 of them kept, then 2 sampled in 0.12 s: '4\\nwell'"
     assert lines[5].startswith("not trained: call 2")
-    assert count_forks([AGENT, AGENT, ONE_CALL]) == {("dropped", "after 'x': '<think>' became '4'"): 2}
+    assert count_forks([AGENT, AGENT, ONE_CALL]) == {("dropped", "after 'x': '<think>' became '#'"): 2}
 
 
 def test_a_thousand_forks_of_forks_are_shown_in_part() -> None:

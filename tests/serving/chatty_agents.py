@@ -4,16 +4,17 @@ import os
 import socket
 import subprocess
 import time
+from typing import Any
 
 import openai
 
 
-def ask(client, text, **settings):
+def ask(client: Any, text: str, **settings: Any) -> str:
     messages = [{"role": "user", "content": text}]
-    return client.chat.completions.create(model="policy", messages=messages, **settings).choices[0].message.content
+    return str(client.chat.completions.create(model="policy", messages=messages, **settings).choices[0].message.content)
 
 
-def solve(row, client):
+def solve(row: dict[str, Any], client: Any) -> float | str:
     """Do what the column `fault` says; without one, take two turns."""
     match row.get("fault"):
         case "calls another":

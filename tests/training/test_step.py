@@ -16,10 +16,12 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RewardFailureRateError
 from agent_tunix.grpo import updater
 from agent_tunix.grpo.loss import objective_settings
+from agent_tunix.grpo.training_rows import training_rows
 from agent_tunix.policy import mesh
 from agent_tunix.rewards import Outcome, Score
 from agent_tunix.sampling.sampler import Completions
 from tests.grpo.losses.support import Batch, objective
+from tests.grpo.test_training_rows import complete, record
 from tests.raising import raises
 from tests.training import reference_sampler
 from tests.training.support import Bench, BenchMaker, assert_same, changed
@@ -67,6 +69,34 @@ def ending_at_once(bench: Bench) -> Completions:
     made = Completions(sampled.prompt_tokens, sampled.prompt_lengths, tokens, ones, ones.astype(bool), texts, unknown)
     logps = logps_of(sampler.policy, made, bench.config.generation.temperature)
     return dataclasses.replace(made, logps=logps.astype(np.float32))
+
+
+def test_forks_train_on_the_passes_of_their_rows(two_iterations: Bench) -> None:
+    """The passes of the reference policy over parts, and both updates, on rows with prompts of their own."""
+    bench = two_iterations
+    trainer = bench.trainer
+    completions = complete(record(4, num_agents=16, num_words=200))
+    assert completions.forks is not None
+    rows = training_rows(completions, bench.config, trainer.sampler.mesh)
+    assert rows.num_parts > 1
+    mask = rows.mask
+    logits, expected = reference_sampler.logits_of(bench.policy, 2 * mask.shape[1]), np.zeros(mask.shape)
+    for row in np.flatnonzero(mask.any(axis=1)):
+        prompt, ids = rows.prompt_tokens[row, -rows.prompt_lengths[row] :], rows.tokens[row]
+        expected[row] = reference_sampler.logps_of(logits, prompt, ids, 0.7)
+    found = np.concatenate([np.asarray(part.reference_logps) for part in trainer.place(completions)])
+    np.testing.assert_allclose(found[mask[:, : found.shape[1]]], expected[mask], atol=2e-4)
+
+    N, F = len(completions.texts), len(completions.forks.owners)
+    logps = np.where(mask, expected, 0.0).astype(np.float32)
+    forks = dataclasses.replace(completions.forks, logps=logps[N : N + F])
+    completions = dataclasses.replace(completions, logps=logps[:N], forks=forks)
+    before = bench.state()
+    policy, finite, applied = bench.update(completions, ADVANTAGES)
+    assert (finite, applied) == (True, 2)
+    assert policy["sampler_mismatch_kl"] == pytest.approx(0.0, abs=1e-6)
+    assert policy["ratio_mean"] == pytest.approx(1.0, abs=0.2)  # of both updates; the first moves the policy
+    assert changed(bench.state(), before)
 
 
 def test_ending_is_trained(two_iterations: Bench) -> None:

@@ -17,7 +17,7 @@ from agent_tunix.grpo.losses import ObjectiveSettings, completion_weights
 from agent_tunix.grpo.teacher import TeacherLogps
 from agent_tunix.grpo.training_rows import TrainingRows, training_rows
 from agent_tunix.policy.mesh import place_numbers, place_rows
-from agent_tunix.sampling.lengths import bucket
+from agent_tunix.sampling.lengths import bucket, bucket_of_any
 from agent_tunix.sampling.sampler import Completions
 
 # Takes prompts [b, P], their lengths [b] and completions [n, T]; returns reference log-probabilities [n, T].
@@ -60,9 +60,11 @@ def place_micro_batches(
 ) -> list[MicroBatch]:
     """Bring the rows of a step to the device and dispatch the passes of reference policy and teacher over them."""
     rows = training_rows(completions, config, mesh)
-    P = bucket(int(rows.prompt_lengths.max()), rows.prompt_tokens.shape[1])
+    # The widths of agents' arrays are the context, of which most rows take a small part.
+    fit = bucket if completions.forks is None else bucket_of_any
+    P = fit(int(rows.prompt_lengths.max()), rows.prompt_tokens.shape[1])
     # At least 1, because all episodes of a step may fail before their first turn.
-    T = bucket(max(1, int(rows.lengths.max())), rows.tokens.shape[1])
+    T = fit(max(1, int(rows.lengths.max())), rows.tokens.shape[1])
 
     def place(part: slice) -> tuple[jax.Array, jax.Array, jax.Array]:
         prompts = slice(part.start // rows.group, part.stop // rows.group)

@@ -1,5 +1,6 @@
 """Description of an agent's calls of the policy, as a tree where its rows of tokens fork."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -45,9 +46,12 @@ def describe_calls(agent: Mapping[str, Any]) -> list[str]:
 
 
 def count_forks(agents: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
-    """Return the number of rows that fork, by cause and first difference."""
+    """Return the number of rows that fork, by cause and first difference, in which `#` stands for any number."""
     return Counter(
-        (call["cause"], call["first_difference"]) for agent in agents for call in agent["calls"] if call["cause"]
+        (call["cause"], re.sub(r"\d+", "#", call["first_difference"]))
+        for agent in agents
+        for call in agent["calls"]
+        if call["cause"]
     )
 
 

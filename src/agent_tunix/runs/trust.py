@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agent_tunix.config.data_sets import data_sets
+from agent_tunix.config.episodes import verifiers_name
 from agent_tunix.config.schema import Config
 from agent_tunix.data.sources.remote import source_of_scheme
 from agent_tunix.environments.conventions.mcp_server import McpServer
@@ -29,7 +30,7 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 _RECORDS = "own_runs.jsonl"
 _LONGEST_LINE = 1000
 # Data sources that import code named by the dataset.
-_SOURCES_WITH_CODE = ("tfds",)
+_SOURCES_WITH_CODE = ("tfds", "verifiers")
 
 
 def record_run(root: Path) -> None:
@@ -133,7 +134,8 @@ def environment_parts(config: Config, working_directory: Path) -> list[CodePart]
     environment, agent = config.environment, config.environment.agent
     names = environment.name
     specs = {f"environment.name.{key}": str(spec) for key, spec in names.items()} if isinstance(names, dict) else {}
-    if isinstance(names, str):
+    installed = verifiers_name(config)
+    if isinstance(names, str) and installed is None:
         specs["environment.name"] = names
     specs |= {f"environment.tools.{place}": tool for place, tool in enumerate(environment.tools)}
     specs |= {} if agent.function is None else {"environment.agent.function": agent.function}
@@ -142,6 +144,8 @@ def environment_parts(config: Config, working_directory: Path) -> list[CodePart]
         modules=environment.modules,
         working_directory=working_directory,
     )
+    if installed is not None:
+        parts.append(CodePart("module", "environment.name", installed, working_directory))
     if agent.command is not None:
         text = agent.command if isinstance(agent.command, str) else shlex.join(map(str, agent.command))
         parts.append(CodePart("command", "environment.agent.command", text, working_directory))

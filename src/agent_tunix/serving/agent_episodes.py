@@ -15,6 +15,11 @@ _NO_CALLS = (
     "OPENAI_API_KEY, or the client that it is given"
 )
 
+_LIMITS = (
+    "the context is generation.max_prompt_length + environment.max_episode_tokens; environment.agent.max_calls and "
+    "environment.agent.max_tokens limit a rollout"
+)
+
 
 def make_result(
     calls: Sequence[RecordedCall],
@@ -63,7 +68,8 @@ def make_result(
 
 
 def _explained(message: str, refused: str) -> str:
-    return f"{message}; a call was refused before: {refused}" if refused else message
+    """Return the description of a fault, with the refusal before it and the keys of the limits."""
+    return f"{message}; a call was refused before: {refused} ({_LIMITS})" if refused else message
 
 
 def _tool_calls(messages: Sequence[Message]) -> Iterator[CallRecord]:

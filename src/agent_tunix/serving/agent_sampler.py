@@ -204,6 +204,7 @@ class AgentSampler:
         """Start the server and the threads, once."""
         if self._base_url:
             return
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request
         resources, pool = self._agents.resources, self._agents
         resources.callback(self._source.close)
         self._base_url = resources.enter_context(serving(create_app(self._service), self._settings))

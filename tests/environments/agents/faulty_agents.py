@@ -6,14 +6,17 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
+
+Row = dict[str, Any]
 
 
-def ask(client, row):
+def ask(client: Any, row: Row) -> Any:
     messages = [{"role": "user", "content": row["question"]}]
     return client.chat.completions.create(model="policy", messages=messages).choices[0].message.content
 
 
-def alone(row):
+def alone(row: Row) -> Any:
     """Make its own client, from the variables of its process."""
     import openai
 
@@ -46,26 +49,26 @@ def alone(row):
     return 0.0
 
 
-def with_client(row, client):
+def with_client(row: Row, client: Any) -> bool:
     return ask(client, row) == "5" and "OPENAI_BASE_URL" not in os.environ
 
 
-async def together(row, client):
+async def together(row: Row, client: Any) -> bool:
     if row.get("fault") == "raises":
         raise ValueError("no such number")
     await asyncio.sleep(row.get("sleep", 0))
     messages = [{"role": "user", "content": row["question"]}]
     reply = await client.chat.completions.create(model="policy", messages=messages)
-    return reply.choices[0].message.content == "5"
+    return bool(reply.choices[0].message.content == "5")
 
 
 class Constructed:
     def __init__(self, level: float = 1.0) -> None:
         self.level = level
 
-    async def __call__(self, row, client, hints=()):
+    async def __call__(self, row: Row, client: Any, hints: tuple[str, ...] = ()) -> dict[str, float]:
         return {"reward": self.level, "tracked": 7}
 
 
-def too_many(row, client, grade):
+def too_many(row: Row, client: Any, grade: float) -> float:
     return grade

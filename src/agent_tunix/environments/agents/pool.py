@@ -62,7 +62,7 @@ class AgentRun:
 
 @dataclass(frozen=True, slots=True)
 class AgentOutcome:
-    """What became of a rollout.
+    """Outcome of a rollout.
 
     Attributes:
         kind: `ok`, or the fault: `error` (it raised), `timeout`, `exited` (its process ended), `flooded` (it printed

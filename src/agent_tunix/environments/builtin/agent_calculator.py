@@ -9,7 +9,7 @@ from agent_tunix.environments.builtin.calculator import calculator
 from agent_tunix.environments.tools import FunctionTool
 
 _SYSTEM = "Give the result between <answer> and </answer>."
-_TOOL = FunctionTool(calculator, "calculator").declaration()
+_TOOL = FunctionTool(calculator, "calculator")
 
 
 async def solve(row: Mapping[str, Any], client: Any) -> bool:
@@ -21,18 +21,12 @@ async def solve(row: Mapping[str, Any], client: Any) -> bool:
     """
     messages: list[Any] = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": row["question"]}]
     for _ in range(3):
-        reply = await client.chat.completions.create(model="policy", messages=messages, tools=[_TOOL])
+        reply = await client.chat.completions.create(model="policy", messages=messages, tools=[_TOOL.declaration()])
         message = reply.choices[0].message
         messages.append(message)
         if not message.tool_calls:
             break
         for call in message.tool_calls:
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": _use(call.function)})
+            result = _TOOL.call(json.loads(call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result.text})
     return re.findall(r"<answer>(.*?)</answer>", message.content or "")[-1:] == [row["answer"]]
-
-
-def _use(function: Any) -> str:
-    try:
-        return calculator(**json.loads(function.arguments))
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        return f"Error: {error}"

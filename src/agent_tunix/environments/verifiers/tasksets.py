@@ -1,14 +1,17 @@
 """Environments of `verifiers.v1`: a taskset whose tasks score the traces of an agent."""
 
 import contextlib
+import hashlib
 import itertools
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import verifiers.v1
 from verifiers.v1.configs.agent import agent_config_fields
+from verifiers.v1.runtimes.subprocess import SubprocessRuntime
 
 from agent_tunix.environments.verifiers import chat
 from agent_tunix.environments.verifiers.loading import InstalledEnvironment, Rows
@@ -19,7 +22,6 @@ from agent_tunix.rewards.sample import Score
 TASK_COLUMN = "verifiers_task"
 # verifiers finds a harness by the name of a module.
 _CHAT = "agent_tunix_chat"
-_HIDDEN = ("prompt", "system_prompt", "idx")
 
 
 class TasksetEnvironment(InstalledEnvironment):
@@ -41,6 +43,8 @@ class TasksetEnvironment(InstalledEnvironment):
         self._numbers = itertools.count()
         self._shared = contextlib.AsyncExitStack()
         sys.modules[_CHAT] = chat
+        if shutil.which("uv") is None:
+            SubprocessRuntime.prepare_uv_script = _prepare_script
         self._environment: Any = verifiers.v1.load_environment(_configuration(name, args))
         roles = agent_config_fields(self._environment.config)
         playing = [role for role, agent in roles.items() if agent.client is None]
@@ -113,12 +117,21 @@ def _configuration(name: str, args: Mapping[str, Any]) -> Any:
 
 def _columns(task: Any) -> dict[str, Any]:
     """Return a task as a row: its own fields, its prompt as messages, and the whole as verifiers writes it."""
-    data = task.data.model_dump(mode="json", exclude_unset=True)
-    prompt = data.get("prompt")
-    if not prompt:  # the environment begins the conversation
-        prompt = data.get("description") or data.get("name") or f"task {data.get('idx')}"
+    data = task.data.model_dump(mode="json")
+    own = {key: value for key, value in data.items() if key not in verifiers.v1.TaskData.model_fields}
+    # Without a prompt the environment begins the conversation.
+    prompt = data["prompt"] or data["description"] or data["name"] or f"task {data['idx']}"
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    if system := data.get("system_prompt"):
-        messages.insert(0, {"role": "system", "content": system})
-    own = {key: value for key, value in data.items() if key not in _HIDDEN}
+    if data["system_prompt"]:
+        messages.insert(0, {"role": "system", "content": data["system_prompt"]})
     return {**own, "prompt": messages, TASK_COLUMN: data}
+
+
+async def _prepare_script(
+    runtime: Any, script: str | bytes, env: Mapping[str, str] | None = None, *, activate: bool = True
+) -> list[str]:
+    """Return the command of a script for `uv` without it: this interpreter, which has what verifiers requires."""
+    data = script.encode() if isinstance(script, str) else script
+    path = f"{runtime.workdir}/{hashlib.sha256(data).hexdigest()}.py"
+    await runtime.write(path, data)
+    return [sys.executable, path]

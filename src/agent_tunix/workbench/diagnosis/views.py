@@ -143,8 +143,8 @@ def most_frequent_reason(component: str) -> Callable[[Views], str]:
 
 def most_frequent_difference(views: Views) -> str:
     """Return the first text in which most forks differ in this step; "" without forks."""
-    differences = Counter(difference for view in views for difference in view.forks if difference)
-    return "in this step {1} × {0}".format(*differences.most_common(1)[0]) if differences else ""
+    differences = group_reasons(difference for view in views for difference in view.forks if difference)
+    return f"in this step {differences[0][1]} × {differences[0][0]}" if differences else ""
 
 
 def earnings_of_dead_groups(views: Views) -> str:
