@@ -2,7 +2,7 @@
 
     pip install libtpu==0.0.42
     python benchmarks/compiled.py --example                     # Gemma 3 1B as in Tunix's example, beside Tunix
-    python benchmarks/compiled.py +experiment=kaggle_tpu_gemma3_1b [--search]
+    python benchmarks/compiled.py +experiment=kaggle_tpu_gemma3_1b [--search] [--tunix 8 1]
     python benchmarks/compiled.py --chips v5e:1x1 model=gemma3_270m model.mesh_shape=[1,1,1] training.batch_size=1 \
         grpo.num_generations=4 generation.max_prompt_length=256 generation.max_generation_steps=768
 
@@ -11,11 +11,12 @@ must be set. The table has, for each program and one chip:
 
 - HBM: arguments + temporary memory + results − results that take the place of arguments.
 - Operations, without those of attention kernels, and bytes read and written, as XLA's cost analysis counts them, but
-  with each loop counted as often as it runs; in brackets as XLA reports them, with the body of a loop counted once.
+  with kernels, and with each loop counted as often as it runs; in brackets with the body of a loop counted once.
 - HBM traffic: the bytes of those arrays that are not kept in the chip's own memory.
 - Rooflines: operations / peak or bytes / bandwidth, whichever is longer, for XLA's bytes and for HBM traffic. They are
   bounds for comparing programs, not measurements. Transfers between chips are not in them.
 
+`--tunix FSDP TP` compiles Tunix's programs beside them, on a mesh of so many chips; `--example` does so on 2 × 4.
 `--layers N` compiles a model of N layers, which takes less time. `--search` doubles the length of completions, and then
 the prompts of a micro-batch, until a program exceeds a chip's memory.
 """
@@ -24,12 +25,14 @@ import argparse
 import dataclasses
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
+from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.planning.accelerators import ACCELERATORS, Accelerator
 
@@ -45,6 +48,8 @@ EXAMPLE = [
     "generation.max_generation_steps=768",
     "generation.temperature=0.9",
 ]
+
+EXAMPLE_MESH = (2, 4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,9 +109,17 @@ def show(title: str, programs: dict[str, Any], chip: Accelerator) -> dict[str, M
     print(
         f"{title}\n  {'program':10}       HBM  temporary     TFLOP       GB moved  GB of HBM  rooflines, ms", flush=True
     )
+    import jax
+
     measured = {}
     for name, program in programs.items():
-        one = measured[name] = measure(program)
+        try:
+            one = measured[name] = measure(program)
+        except jax.errors.JaxRuntimeError as error:
+            if not is_too_large(error):
+                raise
+            print(f"  {name:10} does not fit: {str(error).splitlines()[0]}", flush=True)
+            continue
         moved = f"{one.bytes / 1e9:.2f} ({one.bytes_once / 1e9:.2f})"
         print(
             f"  {name:10} {one.memory / 1e9:6.2f} GB {one.temporary / 1e9:7.2f} GB {one.flops / 1e12:9.3f} {moved:>14}"
@@ -117,6 +130,11 @@ def show(title: str, programs: dict[str, Any], chip: Accelerator) -> dict[str, M
     return measured
 
 
+def is_too_large(error: Exception) -> bool:
+    """Return True if the compiler refused a program because it exceeds the memory."""
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
 def fits(config: Config, mesh: Any, chip: Accelerator) -> bool:
     """Return True if every program of a run compiles and fits a chip."""
     import jax
@@ -125,8 +143,7 @@ def fits(config: Config, mesh: Any, chip: Accelerator) -> bool:
     try:
         return all(measure(one).memory <= chip.memory_bytes for one in our_programs(config, mesh).values())
     except jax.errors.JaxRuntimeError as error:
-        # The compiler refuses programs that exceed the memory.
-        if "RESOURCE_EXHAUSTED" not in str(error):
+        if not is_too_large(error):
             raise
         return False
 
@@ -161,6 +178,7 @@ def main() -> None:
     parser.add_argument("--programs", nargs="+", default=["sampling", "reference", "update"])
     parser.add_argument("--layers", type=int, default=None, help="layers of the model; default: all")
     parser.add_argument("--example", action="store_true", help="the shapes of Tunix's example; Tunix beside ours")
+    parser.add_argument("--tunix", nargs=2, type=int, metavar=("FSDP", "TP"), help="compile Tunix beside ours")
     parser.add_argument("--search", action="store_true")
     arguments = parser.parse_args()
     from benchmarks import ahead
@@ -179,27 +197,28 @@ def main() -> None:
     found = show(f"agent_tunix, mesh {shape}", {name: ours[name] for name in arguments.programs}, chip)
     if arguments.search:
         search(config, mesh, chip)
-    if arguments.example:
-        compare(config, shape, devices, found, arguments.layers, chip)
+    tunix = arguments.tunix or (EXAMPLE_MESH if arguments.example else None)
+    if tunix is not None:
+        compare(config, tunix, devices, found, arguments.layers, chip)
 
 
 def compare(
     config: Config,
-    shape: MeshShape,
+    mesh: Sequence[int],
     devices: Any,
     ours: dict[str, Measured],
     layers: int | None,
     chip: Accelerator,
 ) -> None:
-    """Compile Tunix's programs at the shapes of a configuration, and print the ratios."""
+    """Compile Tunix's programs at the shapes of a configuration, on fsdp × tp chips, and print the ratios."""
     from benchmarks.peers import tunix_ahead
 
     theirs = show(
         "bare Tunix",
         tunix_ahead.tunix_programs(
             str(config.model.path).rsplit("/", 1)[-1],
-            tunix_ahead.make_mesh(devices, shape.data * shape.fsdp, shape.tp),
-            completions=config.training.batch_size * config.grpo.num_generations,
+            tunix_ahead.make_mesh(devices, *mesh),
+            completions=micro_batch_size(config) * config.grpo.num_generations,
             prompt=config.generation.max_prompt_length or 0,
             length=config.generation.max_generation_steps,
             rank=config.model.lora_rank,
@@ -209,6 +228,8 @@ def compare(
         chip,
     )
     common = [name for name in theirs if name in ours]
+    if not common:
+        return
     memory = max(ours[name].memory for name in common) / max(theirs[name].memory for name in common)
     print(f"ours / Tunix, {' + '.join(common)}: HBM {memory:.2f}")
     for title, only_hbm in (("XLA's bytes", False), ("HBM traffic", True)):

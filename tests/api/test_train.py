@@ -121,3 +121,5 @@ def test_a_setting_that_generate_does_not_have_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").touch()
     with raises(ConfigError, "invalid_request", "'n'", "num_generations"):
         agent_tunix.open_run(tmp_path).generate("How many?", n=3)
+    with raises(ConfigError, "invalid_request", "int"):
+        agent_tunix.open_run(tmp_path).generate(3)

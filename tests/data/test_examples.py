@@ -230,6 +230,19 @@ def test_messages_that_cannot_be_continued_are_told(messages: Any, reason: str) 
     assert caught.value.reason == f"column 'question' {reason}"
 
 
+def test_the_prompt_may_come_from_the_environment() -> None:
+    columns = {"question": [{"role": "user", "content": ""}], "answer": "4"}
+    assert make_example(row(**columns), DataConfig(empty_prompts=True), marked=False).prompt == ""
+
+
+def test_pairs_of_texts_require_a_prompt() -> None:
+    with pytest.raises(RowError) as caught:
+        make_example(
+            row(chosen="Human: 2?\n\nAssistant: 2.", rejected="Human: 2?\n\nAssistant: 3."), DataConfig(), marked=False
+        )
+    assert "list of messages" in caught.value.reason
+
+
 def test_each_reason_is_counted_and_the_first_rows_are_shown() -> None:
     dropped = Dropped()
     for number in range(1, 9):

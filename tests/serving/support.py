@@ -46,11 +46,20 @@ class ScriptedSource:
         self.write = write
         self.requests: list[TokenRequest] = []
         self.is_full = False
+        self.adapters: list[str] = []
         self.hold = threading.Event()
         self.hold.set()
         self.cancelled = threading.Event()
         self._part_size = part_size
         self._threads = ThreadPoolExecutor(8)
+
+    def load_adapter(self, name: str, directory: Path) -> None:
+        """Remember an adapter."""
+        self.adapters.append(name)
+
+    def unload_adapter(self, name: str) -> None:
+        """Forget an adapter."""
+        self.adapters.remove(name)
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
         """Reply to a prompt with what the script says, and the end-of-sequence token."""
@@ -136,7 +145,7 @@ def running(
     source = ScriptedSource(tokenizer, write, part_size)
     chat = ChatEncoder(EpisodeEncoder(tokenizer, PromptConfig()))
     settings = settings or PolicySettings(port=0, failed_keys_per_second=0)
-    service = PolicyService(source, tokenizer, settings, chat, recorder)
+    service = PolicyService(source, tokenizer, settings, chat, recorder, source)
     try:
         with serving(create_app(service), settings) as url, contextlib.ExitStack() as clients:
             yield Running(url, source, service, recorder, clients)

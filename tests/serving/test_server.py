@@ -52,6 +52,39 @@ def test_an_address_that_others_reach_requires_a_key() -> None:
     PolicySettings(host="0.0.0.0", api_keys=("sesame",)).check_exposure()
 
 
+def test_adapters_come_from_directories_that_are_allowed_and_with_a_key(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "adapters" / "a", tmp_path / "b"
+    for directory in (inside, outside):
+        directory.mkdir(parents=True)
+    (tmp_path / "adapters" / "link").symlink_to(outside)
+    allowed = (str(tmp_path / "adapters"),)
+
+    def load(directory: Path, *keys: str, name: str = "mine") -> int:
+        settings = PolicySettings(port=0, api_keys=keys, adapter_directories=allowed, failed_keys_per_second=0)
+        with running(settings=settings) as server, server.http("sesame") as client:
+            return client.post(
+                "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(directory)}
+            ).status_code
+
+    assert load(inside, "sesame") == 200
+    assert load(inside) == 403
+    assert load(outside, "sesame") == 403
+    assert load(tmp_path / "adapters" / "link", "sesame") == 403
+    assert load(inside, "sesame", name="policy") == 409
+
+
+def test_a_loaded_adapter_is_a_model_until_it_is_unloaded(tmp_path: Path) -> None:
+    settings = PolicySettings(port=0, api_keys=("sesame",), adapter_directories=(str(tmp_path),))
+    with running(settings=settings) as server, server.http("sesame") as client:
+        client.post("/v1/load_lora_adapter", json={"lora_name": "mine", "lora_path": str(tmp_path)}).raise_for_status()
+        assert [model.id for model in server.openai("sesame").models.list()] == ["policy", "mine"]
+        server.openai("sesame").completions.create(model="mine", prompt="one")
+        assert server.source.requests[-1].adapter == "mine"
+        client.post("/v1/unload_lora_adapter", json={"lora_name": "mine"}).raise_for_status()
+        with pytest.raises(openai.NotFoundError):
+            server.openai("sesame").completions.create(model="mine", prompt="one")
+
+
 @pytest.mark.slow
 def test_schemathesis_finds_no_answer_that_differs_from_the_document(tmp_path: Path) -> None:
     settings = PolicySettings(port=0, api_keys=("sesame",), failed_keys_per_second=0)

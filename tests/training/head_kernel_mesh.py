@@ -27,7 +27,7 @@ from tests.policy.support import make_larger
 from tests.training.test_head_kernel import differences, make_inputs
 
 # Rows over both axes, words over both or one; rows that nothing divides.
-CASES = [((2, 2, 2), 4, 40), ((1, 2, 4), 2, 1100), ((2, 2, 2), 3, 40)]
+CASES = [([2, 2, 2], 4, 40), ([1, 2, 4], 2, 1100), ([2, 2, 2], 3, 40)]
 B, G, P, T = 4, 2, 8, 17
 
 
@@ -36,7 +36,8 @@ def make_gradient(directory: Path, shape: list[int], num_prompts: int) -> tuple[
     mesh, config = make_mesh(shape), ModelConfig(dtype="bfloat16", lora_rank=2)
     if num_prompts == 1:
         config = dataclasses.replace(config, dtype="float32")
-    graphdef, trained, frozen = nnx.split(load_policy(directory, config, mesh), nnx.LoRAParam, ...)
+    graphdef, state = nnx.split(load_policy(directory, config, mesh))
+    trained, frozen = nnx.split_state(state, nnx.LoRAParam, ...)
     tokens = np.arange(num_prompts * G * T).reshape(-1, T) * 7 % 1024
     arrays = place_rows(mesh, (np.ones((num_prompts, P), np.int32), np.full(num_prompts, P - 1), tokens))
 

@@ -20,8 +20,10 @@ from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.step import GrpoTrainer, MorePrompts, StepResult
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture
+from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.preflight import preflight
-from agent_tunix.runs.weights.state import read_state, write_state
+from agent_tunix.runs.weights.state import read_state, read_weights, write_state
+from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.sampling.sampler import Completions
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.training.train import train
@@ -147,6 +149,13 @@ class Bench:
 
 
 BenchMaker = Callable[..., Bench]
+
+
+def assert_same_weights(expected: Path, found: Path) -> None:
+    """Both runs have the same last step, with the same weights, bit for bit."""
+    one, other = (load_trained_policy(find_run(root), None) for root in (expected, found))
+    assert one.step == other.step
+    jax.tree.map(np.testing.assert_array_equal, read_weights(one.policy), read_weights(other.policy))
 
 
 def assert_same(found: Arrays, expected: Arrays) -> None:

@@ -5,8 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 from agent_tunix.config.compose import to_yaml
@@ -14,12 +12,9 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError
 from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.runs.directory import hold, locate
-from agent_tunix.runs.found_run import find_run
 from agent_tunix.runs.trust import is_own_run
 from agent_tunix.runs.weights.checkpoints import Checkpoints
 from agent_tunix.runs.weights.record import CheckpointRecord
-from agent_tunix.runs.weights.state import read_weights
-from agent_tunix.runs.weights.trained_policy import load_trained_policy
 from agent_tunix.startup.time_budget import TimeBudget
 from agent_tunix.tracking.outcome import RunStatus, read_outcome, record_failure
 from agent_tunix.training import session as session_module
@@ -27,7 +22,7 @@ from agent_tunix.training.resuming import refuse_to_cut
 from agent_tunix.training.verification import first_difference, first_rollout_difference, read_rows
 from tests.raising import raises
 from tests.small_run import NUM_STEPS
-from tests.training.support import FINISHED, copy_run, small_run, train_run
+from tests.training.support import FINISHED, assert_same_weights, copy_run, small_run, train_run
 
 OVERRIDES = (
     "training.save_interval_steps=2",
@@ -75,9 +70,7 @@ def assert_same(expected: Path, found: Path) -> None:
     assert first_rollout_difference(expected, found) is None
     findings = [root / "findings.jsonl" for root in (expected, found)]
     assert len({path.read_text() if path.exists() else "" for path in findings}) == 1
-    policies = [load_trained_policy(find_run(root), None) for root in (expected, found)]
-    assert [policy.step for policy in policies] == [NUM_STEPS] * 2
-    jax.tree.map(np.testing.assert_array_equal, *(read_weights(policy.policy) for policy in policies))
+    assert_same_weights(expected, found)
     best = [Checkpoints(root / "checkpoints", 1) for root in (expected, found)]
     assert best[0].best_step() == best[1].best_step()
     assert best[0].steps() == best[1].steps()

@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agent_tunix.grpo import head_kernel
 from agent_tunix.grpo.head_kernel import HeadKernel, differentiable_statistics
 from agent_tunix.policy.mesh import place_rows, row_axes
 from tests.eight_devices import run_on_eight_devices
+from tests.tiers import slow_after
 
 TEMPERATURE = 0.7
 
@@ -53,30 +55,39 @@ def differences(inputs: tuple[Any, ...], softcap: float | None, mesh: jax.shardi
         return plain(hidden, tokens, mask, matrix, softcap)
 
     def run(statistics: Any, *rows: Any) -> Any:
-        weights = jnp.sin(jnp.arange(n * T)).reshape(n, T)
-        gradient = jax.grad(lambda hidden: (statistics(hidden, *rows[1:])[0] * weights).sum())
-        return [*statistics(*rows), gradient(rows[0])]
+        def loss(hidden: Any) -> Any:
+            found = statistics(hidden, *rows[1:])
+            return (found[0] * jnp.sin(jnp.arange(n * T)).reshape(n, T)).sum(), found
+
+        gradient, found = jax.grad(loss, has_aux=True)(rows[0])
+        return [*found, gradient]
 
     found = jax.jit(lambda *rows: run(by_kernel, *rows))(*rows)
     expected = jax.jit(lambda *rows: run(all_at_once, *rows))(hidden, tokens, mask)
     return [float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in zip(found, expected, strict=True)]
 
 
-@pytest.mark.parametrize("softcap", [None, 5.0])
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_kernel, "_MOST_TOKENS", 128)
+
+
+@pytest.mark.parametrize("softcap", slow_after(1, [5.0, None]))
 def test_the_kernel_equals_the_plain_form_and_so_do_its_gradients(softcap: float | None) -> None:
-    """Two blocks of tokens, several of words, and a last block that is not full."""
-    inputs = make_inputs(3, 401, 384, 32)
+    """Several blocks of tokens and of words, and a last block that is not full."""
+    inputs = make_inputs(3, 65, 256, 32)
     assert max(differences(inputs, softcap, None)) < 2e-5
 
 
 def test_blocks_without_a_token_of_the_mask_are_left_out() -> None:
-    hidden, tokens, mask, matrix = make_inputs(3, 401, 384, 32)
-    hidden[~mask] = np.nan
+    """Their hidden states would make their results, and those of their block, no numbers."""
+    hidden, tokens, mask, matrix = (jnp.asarray(x) for x in make_inputs(1, 256, 128, 32))
+    mask, hidden = jnp.arange(256) % 2 == 0, jnp.where((jnp.arange(256) % 2 == 0)[:, None], hidden[0], jnp.nan)
     kernel = HeadKernel(None, TEMPERATURE, None, interpret=True)
-    flat = jnp.asarray(hidden.reshape(-1, 32)), jnp.asarray(tokens.reshape(-1)), jnp.asarray(mask.reshape(-1))
-    for values in differentiable_statistics(kernel, *flat, jnp.asarray(matrix), ()):
+    run = jax.jit(lambda hidden: differentiable_statistics(kernel, hidden, tokens[0], mask, matrix, ()))
+    for values in run(hidden):
         assert np.isfinite(values).all()
-        assert not values[~mask.reshape(-1)].any()
+        assert not values[~mask].any()
 
 
 def test_words_that_are_no_whole_lanes_have_no_kernel() -> None:

@@ -29,7 +29,7 @@ from agent_tunix.training.targets import ResponseBatch, check_supervised, make_t
 from agent_tunix.training.verification import first_difference, read_rows
 from tests.raising import raises
 from tests.training.reference_sampler import logits_of, logps_of
-from tests.training.support import Bench, BenchMaker, copy_run, small_run, train_config, train_run
+from tests.training.support import Bench, BenchMaker, assert_same_weights, copy_run, small_run, train_config, train_run
 
 pytestmark = pytest.mark.slow
 
@@ -192,10 +192,11 @@ def test_its_directory_is_that_of_a_run(started: Path) -> None:
     assert sorted(path.name for path in (started / "checkpoints").glob("step_*")) == ["step_000002", "step_000004"]
 
 
-def test_resumed_it_equals_an_unbroken_one(started: Path, tmp_path: Path) -> None:
-    root = copy_run(started, tmp_path / "run", without=4)
-    found = start(supervised(*STARTED, "training.resume=true"), root)
+def test_continued_in_a_new_directory_it_equals_an_unbroken_one(started: Path, tmp_path: Path) -> None:
+    old, new = copy_run(started, tmp_path / "old", without=4), tmp_path / "new"
+    found = start(supervised(*STARTED, f"training.continue_from={old}"), new)
     assert first_difference(read_rows(started), found) is None
+    assert_same_weights(started, new)
 
 
 def test_a_batch_without_any_target_ends_the_run_with_a_checkpoint(tmp_path: Path) -> None:

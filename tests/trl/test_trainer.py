@@ -187,6 +187,16 @@ SMALL = {
 }
 
 
+# What TRL 1.16 logs of a step without tools, with `beta=0` and `loss_type="dapo"`, besides the reward functions' own.
+FIGURES_OF_TRL = {
+    *("loss", "grad_norm", "learning_rate", "num_tokens", "reward", "reward_std", "frac_reward_zero_std", "entropy"),
+    *(f"completions/{which}_length" for which in ("mean", "min", "max")),
+    *(f"completions/{which}_terminated_length" for which in ("mean", "min", "max")),
+    *("completions/clipped_ratio", "step_time", "epoch", "step"),
+    *(f"clip_ratio/{which}" for which in ("low_mean", "high_mean", "region_mean", "low_min", "high_max")),
+}
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> GRPOTrainer:
     """Return the trainer of a run with weights, an adapter, an evaluation and callbacks."""
@@ -216,7 +226,8 @@ def test_figures_have_the_names_of_trl(trained: GRPOTrainer) -> None:
     assert [row["step"] for row in history if "loss" in row] == [1, 2]
     first = history[0]
     assert first["reward"] == pytest.approx(first["rewards/has_answer/mean"] + 0.01 * first["rewards/is_short/mean"])
-    assert {"grad_norm", "learning_rate", "completions/mean_length", "reward_std", "epoch"} <= first.keys()
+    own = {f"rewards/{name}/{leaf}" for name in ("has_answer", "is_short") for leaf in ("mean", "std")}
+    assert first.keys() == FIGURES_OF_TRL | own
     assert [row["step"] for row in history if "eval_reward" in row] == [2]
 
 

@@ -1,6 +1,6 @@
 """A run on disk, as Python and notebooks see it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -127,9 +127,16 @@ class Run:
             raise ConfigError(
                 f"generate has no setting {unknown[0]!r}; its settings are {', '.join(known)}", code="invalid_request"
             )
+        problems = (
+            list(prompts) if isinstance(prompts, Iterable) and not isinstance(prompts, str | Mapping) else [prompts]
+        )
+        if wrong := [type(one).__name__ for one in problems if not isinstance(one, str | Mapping)]:
+            raise ConfigError(
+                f"generate requires problems as texts or rows, not {wrong[0]}; pass generate('…') or a list of them",
+                code="invalid_request",
+            )
         source = find_source(self.directory, step)
         data = source.run.config.data
-        problems = [prompts] if isinstance(prompts, str) else prompts
         examples = [
             make_prompt(problem, number, data) if isinstance(problem, str) else make_problem(problem, number, data)
             for number, problem in enumerate(problems, 1)

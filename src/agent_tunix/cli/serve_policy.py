@@ -71,7 +71,13 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     default=None,
     help="Maximum tokens of a prompt and its reply.  [that of the model, at most 4096]",
 )
-@click.option("--places", type=click.IntRange(1, 1024), default=16, help="Requests that are answered at a time.")
+@click.option(
+    "--places",
+    type=click.IntRange(1, 1024),
+    default=16,
+    help="Requests that are answered at a time, as far as the memory allows.",
+)
+@click.option("--warm-up", is_flag=True, help="Compile all programs first, not when each is needed.")
 @click.option(
     "--max-waiting", type=click.IntRange(min=0), default=1024, help="Requests that may wait; more are refused (429)."
 )
@@ -87,6 +93,7 @@ def serve_policy(
     model_name: str,
     max_context: int | None,
     places: int,
+    warm_up: bool,
     max_waiting: int,
 ) -> None:
     """Serve a policy by OpenAI's API, with continuous batching.
@@ -129,4 +136,5 @@ def serve_policy(
         num_places=places,
         max_waiting=max_waiting,
         adapters=dict(adapters),
+        warms_up=warm_up,
     )

@@ -192,6 +192,9 @@ class DataConfig:
     max_row_bytes: Count = key(
         65536, "Largest row, in bytes. A larger row is dropped, counted and reported with its line number."
     )
+    empty_prompts: bool = key(
+        False, "Keep rows whose prompt is an empty message, for an environment whose `reset` returns the prompt."
+    )
     streaming: bool = key(
         False, "Read training rows as steps need them, for datasets larger than memory. Requires training.num_batches."
     )

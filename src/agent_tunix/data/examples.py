@@ -120,7 +120,9 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
         raise _no_column(row, *missing)
     messages = None
     if isinstance(conversation := find_column(row.columns, data.prompt_column), list | tuple):
-        messages = read_conversation(conversation, data.prompt_column, is_padded=row.is_padded)
+        messages = read_conversation(
+            conversation, data.prompt_column, is_padded=row.is_padded, may_be_empty=data.empty_prompts
+        )
     prompt = _text(row, data.prompt_column) if messages is None else question_of(messages)
     columns = dict(row.columns)
     if data.answer_column is not None:
@@ -137,13 +139,16 @@ def make_example(row: Row, data: DataConfig, *, marked: bool) -> Example:
     return Example(prompt, columns, row.number, messages, row.is_padded)
 
 
-def read_conversation(messages: Iterable[Any], column: str, *, is_padded: bool = False) -> tuple[dict[str, Any], ...]:
+def read_conversation(
+    messages: Iterable[Any], column: str, *, is_padded: bool = False, may_be_empty: bool = False
+) -> tuple[dict[str, Any], ...]:
     """Return the chat messages of a prompt column: `role`, `content`, other text fields, and `tool_calls`.
 
     Args:
         messages: Value of the column.
         column: Name of the column, for error messages.
         is_padded: True if nested values may have nulls that their author did not write; see `Row`.
+        may_be_empty: True if the last message may have no text.
 
     Raises:
         RowError: The value is not a list of messages, a message has no text or an unknown role, a tool call cannot be
@@ -170,7 +175,7 @@ def read_conversation(messages: Iterable[Any], column: str, *, is_padded: bool =
         raise RowError(f"column {column!r} is empty")
     if conversation[-1]["role"] not in ASKING_ROLES:
         raise RowError(f"column {column!r} does not end with the user's message", f"but {conversation[-1]['role']}'s")
-    if not conversation[-1]["content"].strip():
+    if not may_be_empty and not conversation[-1]["content"].strip():
         raise RowError(f"column {column!r} ends with an empty message")
     return tuple(conversation)
 

@@ -37,13 +37,16 @@ def with_shared_prompt(columns: dict[str, Any], prompt_column: str) -> dict[str,
     """Return the columns of a row with the messages that its two conversations share as its prompt, if it has none.
 
     Raises:
-        RowError: The conversations share no message.
+        RowError: The conversations share no message, or are texts.
     """
-    if prompt_column in columns or not {CHOSEN, REJECTED} <= columns.keys():
+    if prompt_column.partition(".")[0] in columns or not {CHOSEN, REJECTED} <= columns.keys():
         return columns
     chosen, rejected = columns[CHOSEN], columns[REJECTED]
     if not (isinstance(chosen, list | tuple) and isinstance(rejected, list | tuple)):
-        return columns  # no prompt, as a reader will say
+        raise RowError(
+            f"no column {prompt_column!r}, which {CHOSEN!r} and {REJECTED!r} require as texts; split them into prompt"
+            " and response, or make each a list of messages"
+        )
     if not (shared := shared_messages(chosen, rejected)):
         raise RowError(f"no column {prompt_column!r}, and {CHOSEN!r} and {REJECTED!r} begin with different messages")
     return {**columns, prompt_column: shared}

@@ -128,17 +128,17 @@ class HeadKernel(NamedTuple):
         size, count = _block_of_tokens(N, hidden_ND.shape[1])
         # Tokens of the mask come first; blocks without one are not computed.
         order = jnp.pad(jnp.argsort(~mask_N), (0, size * count - N), constant_values=N)
-        first_word = 0
+        first_word: Any = 0
         for axis in axes:
             first_word = first_word * self._size(axis) + jax.lax.axis_index(axis)
         own_C1 = tokens_N.at[order].get(mode="clip")[:, None] - first_word * V
         used = mask_N.sum(dtype=jnp.int32)
         sums = self._sum(hidden_ND.at[order].get(mode="clip"), own_C1, used, matrix_VD, size, slopes=slopes)
-        highest = jax.lax.pmax(sums.highest, axes) if axes else sums.highest
+        highest = jax.lax.pmax(sums.highest, axes) if axes else sums.highest  # type: ignore[no-untyped-call]
         scale = jnp.exp(sums.highest - highest)
 
         def add(x: jax.Array) -> jax.Array:
-            total: jax.Array = jax.lax.psum(x, axes) if axes else x
+            total: jax.Array = jax.lax.psum(x, axes) if axes else x  # type: ignore[no-untyped-call]
             return total
 
         total, moment = add(scale * sums.total), add(scale * sums.moment)
@@ -185,7 +185,7 @@ class HeadKernel(NamedTuple):
 
         of_tokens = [pl.BlockSpec((size, width), lambda i, j, used: (i, 0)) for width in (D, 1)]
         widths = [1] * 4 + [D] * slopes
-        number = jnp.float32
+        shapes: list[Any] = [jax.ShapeDtypeStruct((N, width), jnp.float32) for width in widths]  # type: ignore[no-untyped-call]
         found = pl.pallas_call(
             add_words,
             grid_spec=pltpu.PrefetchScalarGridSpec(
@@ -194,7 +194,7 @@ class HeadKernel(NamedTuple):
                 in_specs=[*of_tokens, pl.BlockSpec((words, D), block_of_words)],
                 out_specs=[pl.BlockSpec((size, width), lambda i, j, used: (i, 0)) for width in widths],
             ),
-            out_shape=[jax.ShapeDtypeStruct((N, width), number) for width in widths],
+            out_shape=shapes,
             compiler_params=pltpu.CompilerParams(
                 dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=_MEMORY_LIMIT
             ),
@@ -213,13 +213,13 @@ class HeadKernel(NamedTuple):
         block, step = pl.program_id(0), pl.program_id(1)
         (size, _), words = hidden.shape, len(matrix)
 
-        @pl.when(step == 0)
+        @pl.when(step == 0)  # type: ignore[untyped-decorator]
         def _start() -> None:
             for name, ref in sums._asdict().items():
                 if ref is not None:
                     ref[...] = jnp.full(ref.shape, _LOWEST if name == "highest" else 0.0, ref.dtype)
 
-        @pl.when(block * size < used[0])
+        @pl.when(block * size < used[0])  # type: ignore[untyped-decorator]
         def _add() -> None:
             over_words = (((1,), (1,)), ((), ()))
             logits = jax.lax.dot_general(hidden[...], matrix[...], over_words, preferred_element_type=jnp.float32)
@@ -254,18 +254,23 @@ def differentiable_statistics(
     backward pass.
     """
 
-    def compute(*arrays: jax.Array, slopes: bool = False) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-        return kernel(*arrays, row_axes, slopes=slopes)
+    def compute(
+        hidden_ND: jax.Array, tokens_N: jax.Array, mask_N: jax.Array, matrix_VD: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        logps_N, entropies_N, _ = kernel(hidden_ND, tokens_N, mask_N, matrix_VD, row_axes, slopes=False)
+        return logps_N, entropies_N
 
-    def forward(*arrays: jax.Array) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        logps_N, entropies_N, slopes_ND = compute(*arrays, slopes=True)
+    def forward(
+        hidden_ND: jax.Array, tokens_N: jax.Array, mask_N: jax.Array, matrix_VD: jax.Array
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        logps_N, entropies_N, slopes_ND = kernel(hidden_ND, tokens_N, mask_N, matrix_VD, row_axes, slopes=True)
         assert slopes_ND is not None
         return (logps_N, entropies_N), slopes_ND
 
     def backward(slopes_ND: jax.Array, cotangents: tuple[jax.Array, jax.Array]) -> tuple[jax.Array | None, ...]:
         return (cotangents[0][:, None] * slopes_ND).astype(slopes_ND.dtype), None, None, None
 
-    statistics = jax.custom_vjp(lambda *arrays: compute(*arrays)[:2])
+    statistics = jax.custom_vjp(compute)
     statistics.defvjp(forward, backward)
     found: tuple[jax.Array, jax.Array] = statistics(hidden_ND, tokens_N, mask_N, matrix_VD)
     return found

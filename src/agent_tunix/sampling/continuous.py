@@ -240,7 +240,7 @@ class ContinuousSampler:
         return self._programs.compile_all(
             self._policies[None],
             lambda n, length: make_piece_inputs([], [], length, n, self.num_places, self._sampler.pad_id),
-            lambda n: make_writing_inputs([], [], n, self.num_places, self._sampler.pad_id),
+            lambda n: make_writing_inputs([], [], n, 0, self.num_places, self._sampler.pad_id),
         )
 
     def run_pending(self) -> None:
@@ -267,7 +267,7 @@ class ContinuousSampler:
             did_write = self._write_next()
         except BaseException as error:
             self._programs.drop()
-            self._fail(error)
+            self._fail(error if isinstance(error, Exception) else _closed())
             raise
         return did_read or did_write
 
@@ -280,7 +280,7 @@ class ContinuousSampler:
             self._texts.clear()
             self._programs.start(self._policies[None])
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception) -> None:
         with self._changed:
             rows = [*self._waiting, *self._reading, *self._writing]
             for queue in (self._waiting, self._reading, self._writing):
@@ -379,10 +379,10 @@ class ContinuousSampler:
     def _write(self, rows: Sequence[ServedRow], policy: Parts) -> None:
         if not rows:
             return
-        filled = self._filled(rows)
+        filled, least = self._filled(rows), self._programs.next_fewer_rows(len(rows))
         turn = self._programs.write(
             policy,
-            lambda n: make_writing_inputs(rows, filled, n, self.num_places, self._sampler.pad_id),
+            lambda n: make_writing_inputs(rows, filled, n, least, self.num_places, self._sampler.pad_id),
             filled,
             MOST_ALTERNATIVES if any(row.wants_alternatives for row in rows) else 0,
         )

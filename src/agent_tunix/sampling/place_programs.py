@@ -77,6 +77,10 @@ class PlacePrograms:
         """Copy a place to another."""
         self._places = _COPY_PLACE(self._places, np.int32(source), np.int32(target))
 
+    def next_fewer_rows(self, num_rows: int) -> int:
+        """Return the rows of the largest program that writes fewer than these; 0 if there is none."""
+        return max((size for size in _sizes(self.num_places) if size < num_rows), default=0)
+
     def most_readers(self, length: int) -> int:
         """Return the maximum number of rows that read pieces of a length in a call."""
         return max(1, _TOKENS_TO_READ // length)

@@ -55,6 +55,7 @@ class WritingInputs(NamedTuple):
         limits: Maximum tokens that the row may write; 0 for a row that takes no part.
         written: Tokens that the row has written before; they choose its random numbers.
         keys: The two words of each row's PRNG key.
+        least: Number of rows that a smaller program has places for. When only so many go on, the program ends.
         sampling: How each row chooses its tokens.
     """
 
@@ -64,6 +65,7 @@ class WritingInputs(NamedTuple):
     limits: Int[np.ndarray, " n"]
     written: Int[np.ndarray, " n"]
     keys: Int[np.ndarray, "n 2"]
+    least: Int[np.ndarray, ""]
     sampling: RowSampling
 
 
@@ -177,6 +179,7 @@ def write_tokens(
         prefix,
         inputs.tokens,
         inputs.limits,
+        inputs.least,
         _draw_noise(inputs, num_tokens),
         TokenRules(SamplingParams(num_tokens), pad_id, eos_ids, None, inputs.sampling),
         num_alternatives=num_alternatives,

@@ -162,9 +162,18 @@ def make_piece_inputs(
 
 
 def make_writing_inputs(
-    rows: Sequence[ServedRow], filled: Sequence[int], n: int, num_places: int, pad_id: int
+    rows: Sequence[ServedRow], filled: Sequence[int], n: int, least: int, num_places: int, pad_id: int
 ) -> WritingInputs:
-    """Return the state with which rows begin to write; see `make_piece_inputs`."""
+    """Return the state with which rows begin to write.
+
+    Args:
+        rows: The rows.
+        filled: Tokens that the place of each row holds.
+        n: Rows of the program.
+        least: Rows that a smaller program has places for.
+        num_places: Number of places.
+        pad_id: Padding id.
+    """
     requests = [row.request for row in rows]
 
     def column(values: Sequence[Any], padding: Any, dtype: Any) -> np.ndarray:
@@ -179,6 +188,7 @@ def make_writing_inputs(
         limits=column([row.request.max_tokens - len(row.tokens) for row in rows], 0, np.int32),
         written=column([len(row.tokens) for row in rows], 0, np.int32),
         keys=column([row.key for row in rows], np.zeros(2, np.uint32), np.uint32),
+        least=np.array(least, np.int32),
         sampling=RowSampling(
             temperature=column([request.temperature or 1.0 for request in requests], 1, np.float32),
             top_k=column([min(request.top_k or KEEP_ALL, KEEP_ALL) for request in requests], KEEP_ALL, np.int32),

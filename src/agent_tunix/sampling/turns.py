@@ -180,6 +180,7 @@ def continue_texts(
     prefix: Prefix,
     token_n: Int[Array, " n"],
     limit_n: Int[Array, " n"],
+    least: Int[Array, ""],
     noise_TN2: Float[Array, "T n 2"],
     rules: TokenRules,
     *,
@@ -192,6 +193,7 @@ def continue_texts(
         prefix: Text of each row without its last token.
         token_n: The last tokens.
         limit_n: Maximum tokens that each row may write; 0 for a row that takes no part.
+        least: The loop ends when only so many rows go on; fewer than take part.
         noise_TN2: Random numbers of each token and row.
         rules: Rules of the choice of tokens, without stop strings.
         num_alternatives: Likeliest tokens to report with each token.
@@ -211,7 +213,7 @@ def continue_texts(
     carry = _Carry(jnp.int32(-1), token_n, limit_n <= 0, cache, turn)
     with jax.named_scope("decode"):
         writer = _Writer(model, rules, noise_TN2, n, jnp.int32(1))
-        carry = writer.write(carry, _Rows(inputs, seen_nS), prefix, None, None)
+        carry = writer.write(carry, _Rows(inputs, seen_nS), prefix, None, Stage(least, 1, 0))  # type: ignore[arg-type]
     return carry.turn, carry.cache
 
 

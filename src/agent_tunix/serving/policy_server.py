@@ -11,17 +11,21 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_tunix.config.schema import Config
 from agent_tunix.errors import ConfigError, ModelError
 from agent_tunix.runs.found_run import FoundRun, Step
 from agent_tunix.serving.settings import PolicySettings
 from agent_tunix.startup import devices
 
 if TYPE_CHECKING:
+    from agent_tunix.runs.weights.trained_policy import TrainedPolicy
     from agent_tunix.serving.policy_service import PolicyService
 
 _LOGGER = logging.getLogger("agent_tunix.serving")
 # Context of a model that says nothing of it, and the most that is planned for unless the user asks for more.
 _USUAL_CONTEXT = 4096
+# The rest is for programs and fragmentation.
+_SHARE_OF_MEMORY = 0.85
 
 
 @contextlib.contextmanager
@@ -34,6 +38,7 @@ def open_service(
     num_places: int = 16,
     max_waiting: int = 1024,
     adapters: Mapping[str, Path] | None = None,
+    warms_up: bool = False,
 ) -> Iterator["PolicyService"]:
     """Yield a policy with its weights, while a thread of its own samples from it.
 
@@ -42,9 +47,10 @@ def open_service(
         step: Step of the checkpoint; see `load_trained_policy`.
         settings: Settings of the server; their `max_context` is replaced.
         max_context: Maximum tokens of a prompt and its reply; None for that of the model, at most 4096.
-        num_places: Requests that are answered at a time.
+        num_places: Requests that are answered at a time, as far as the memory allows.
         max_waiting: Requests that may wait; more are refused.
         adapters: Directories of adapters by name.
+        warms_up: True to compile all programs first, not when each is needed.
 
     Raises:
         CheckpointError, ModelError, ConfigError: The policy cannot be loaded.
@@ -74,7 +80,7 @@ def open_service(
     settings = dataclasses.replace(settings, max_context=max_context)
     sampler = ContinuousSampler(
         Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens),
-        num_places=num_places,
+        num_places=min(num_places, _fitting_places(config, trained, max_context)),
         max_context=max_context,
         max_waiting=max_waiting,
     )
@@ -89,6 +95,8 @@ def open_service(
         if host is None or name == settings.model:
             raise ConfigError(f"--adapter {name} must have another name than the policy", code="invalid_request")
         host.load_adapter(name, directory)
+    if warms_up:
+        sampler.warm_up()
     stop = threading.Event()
     thread = threading.Thread(target=sampler.serve_forever, args=(stop,), name="sampler")
     thread.start()
@@ -99,6 +107,22 @@ def open_service(
         sampler.wake()
         thread.join()
         sampler.close()
+
+
+def _fitting_places(config: Config, trained: "TrainedPolicy", max_context: int) -> int:
+    """Return how many requests of the longest kind have room beside the weights."""
+    from agent_tunix.planning.cache_plan import count_places
+    from agent_tunix.planning.memory import plan_memory
+    from agent_tunix.planning.open_mesh import available_memory
+    from agent_tunix.policy.families import read_architecture
+    from agent_tunix.policy.mesh import shape_of
+    from agent_tunix.policy.model import compute_dtype
+
+    architecture, shape = read_architecture(trained.directory), shape_of(trained.mesh)
+    compute_bytes = compute_dtype(config.model.dtype).itemsize
+    held = plan_memory(architecture, config, compute_bytes, shape).for_sampling().held
+    available = int(_SHARE_OF_MEMORY * available_memory(trained.mesh)) // shape.size - held
+    return count_places(architecture, compute_bytes, shape, max_context=max_context, available=available)
 
 
 def serve(run: FoundRun, step: Step, settings: PolicySettings, announce: Callable[[str], None], **limits: Any) -> None:

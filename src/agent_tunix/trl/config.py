@@ -286,7 +286,7 @@ class GRPOConfig(_Fields):  # type: ignore[misc]
             if isinstance(value, bool) and name == "scale_rewards":
                 setattr(self, name, "group" if value else "none")
         if self.metric_for_best_model is not None and self.greater_is_better is None:  # as callbacks read it
-            self.greater_is_better = not self.metric_for_best_model.endswith("loss")
+            self.greater_is_better: bool | None = not self.metric_for_best_model.endswith("loss")
         check_fields(self)
 
     def get_process_log_level(self) -> int:

@@ -91,12 +91,13 @@ def prompt_values(conversational: bool, tokenizer: Any, model: str | None) -> di
         "data.prompt_column": "prompt",
         "data.answer_column": None,
         "data.max_row_bytes": 2**30,
+        "data.empty_prompts": True,
         "prompt.system": None,
         "rewards.completions": "messages" if conversational else "text",
         "prompt.chat_template": None if conversational else _RAW,
     }
-    own = getattr(tokenizer, "name_or_path", None) or model
-    if model is not None and own.rstrip("/") != model.rstrip("/"):
+    own = getattr(tokenizer, "name_or_path", None)
+    if own and model is not None and own.rstrip("/") != model.rstrip("/"):
         refuse("processing_class", own, "replaces the model's tokenizer", f"the tokenizer is that of model={model!r}")
     if conversational and isinstance(template := getattr(tokenizer, "chat_template", None), str):
         values["prompt.chat_template"] = template

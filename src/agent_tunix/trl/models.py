@@ -40,8 +40,9 @@ class PolicyModel:
     """
 
     def __init__(self, model: Any, args: GRPOConfig, quantization: Any = None, peft: Any = None) -> None:
-        self._given = None if isinstance(model, str | os.PathLike) else model
-        self._base = self._given.get_base_model() if hasattr(self._given, "get_base_model") else self._given
+        self._given: Any = None if isinstance(model, str | os.PathLike) else model
+        open_base = getattr(self._given, "get_base_model", None)
+        self._base: Any = open_base() if open_base else self._given
         config = getattr(self._base, "config", None)
         self.name = os.fspath(model) if self._given is None else str(getattr(config, "_name_or_path", ""))
         if self._given is not None and not hasattr(self._base, "save_pretrained"):

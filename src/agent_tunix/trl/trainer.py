@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from agent_tunix.api import Run, train
 from agent_tunix.api.rows import write_rows
@@ -258,10 +258,12 @@ class GRPOTrainer:
         return self.run
 
     def _export(self, **options: Any) -> Path | str:
-        options = {"adapter": self._policy.has_adapter, **options}
-        return self._trained().export(
-            step="best" if self.args.load_best_model_at_end else None, overwrite=True, **options
-        )
+        run, step = self._trained(), cast(Literal["best"] | None, None)
+        if self.args.load_best_model_at_end and (run.directory / "checkpoints" / "best.json").is_file():
+            step = "best"
+        elif self.args.load_best_model_at_end:
+            _LOGGER.warning("no step was better than the model before training; this is the model of the last step")
+        return run.export(step=step, overwrite=True, **{"adapter": self._policy.has_adapter, **options})
 
     def _export_merged(self, directory: Path) -> Path | str:
         return self._export(directory=directory, adapter=False)

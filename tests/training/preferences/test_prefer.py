@@ -23,7 +23,7 @@ from agent_tunix.training.verification import first_difference, read_rows
 from tests.raising import raises
 from tests.small_run import SMALL_RUN
 from tests.training.reference_sampler import logits_of, logps_of
-from tests.training.support import Bench, BenchMaker, copy_run, small_run
+from tests.training.support import Bench, BenchMaker, assert_same_weights, copy_run, small_run
 
 pytestmark = pytest.mark.slow
 
@@ -133,10 +133,11 @@ def test_held_out_pairs_are_preferred_after_it(tuned: Path) -> None:
     assert json.loads((tuned / "environment.json").read_text())["method"] == "prefer"
 
 
-def test_resumed_it_equals_an_unbroken_one(tuned: Path, tmp_path: Path) -> None:
-    root = copy_run(tuned, tmp_path / "run", without=4)
-    data = f"data.path={tuned.parent / 'pairs'}"
-    assert first_difference(read_rows(tuned), run("prefer", root, *RUN, data, "training.resume=true")) is None
+def test_continued_in_a_new_directory_it_equals_an_unbroken_one(tuned: Path, tmp_path: Path) -> None:
+    old, new = copy_run(tuned, tmp_path / "old", without=4), tmp_path / "new"
+    keys = f"data.path={tuned.parent / 'pairs'}", f"training.continue_from={old}"
+    assert first_difference(read_rows(tuned), run("prefer", new, *RUN, *keys)) is None
+    assert_same_weights(tuned, new)
 
 
 def test_another_reference_policy_is_refused(tuned: Path, tmp_path: Path) -> None:

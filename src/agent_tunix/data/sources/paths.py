@@ -47,7 +47,7 @@ def source_of_path(config: Config, split: Split) -> str:
     if source is not None:
         return source
     if not any(map(os.path.exists, _matches(path))):
-        raise _missing(key, setting, path, "No such file or directory", split)
+        raise _missing(key, setting, path, "No such file or directory")
     every = ", ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
     raise DataError(
         f"the kind of the file {key}={setting} is unknown; use one of the suffixes {every}, or set "
@@ -96,13 +96,13 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
         if not alike:
             _check_shards(f"{key}={setting}", files, name)
         for file in files:
-            _require_regular(key, setting, file, split)
+            _require_regular(key, setting, file)
         return alike or files
     files = _matches(path)
     if not files:
-        raise _missing(key, setting, path, "no file matches it", split)
+        raise _missing(key, setting, path, "no file matches it")
     for file in files:
-        _require_regular(key, setting, file, split)
+        _require_regular(key, setting, file)
     if split == "test" and key == "data.path":
         what = "is one file, which contains" if len(files) == 1 else f"matches {len(files)} files, which contain"
         raise DataError(
@@ -113,12 +113,12 @@ def find_files(config: Config, split: Split, source: str) -> list[Path]:
     return files
 
 
-def _require_regular(key: str, setting: str | None, file: Path, split: Split) -> None:
+def _require_regular(key: str, setting: str | None, file: Path) -> None:
     """Refuse a missing file, and one that may never end: a pipe or a device."""
     try:
         mode = file.stat().st_mode
     except OSError as error:
-        raise _missing(key, setting, file, error.strerror or str(error), split) from error
+        raise _missing(key, setting, file, error.strerror or str(error)) from error
     if not stat.S_ISREG(mode):
         raise DataError(
             f"{key}={setting} must name regular files, because rows are read several times, but {file} is a pipe, a "
@@ -221,20 +221,16 @@ def _stem(name: str) -> str:
 
 
 def _not_in_directory(key: str, setting: str | None, wanted: str, split: Split) -> str:
-    return f"{key}={setting} must contain the {split} rows, but there is no {wanted} in it; {_remedy(key, split)}"
-
-
-def _missing(key: str, setting: str | None, path: Path, why: str, split: Split) -> DataError:
-    return DataError(
-        f"{key}={setting} must contain the {split} rows, but {path} cannot be read: {why}; {_remedy(key, split)}",
-        code="missing_data",
-    )
-
-
-def _remedy(key: str, split: Split) -> str:
     remedy = f"correct {key}"
     if key == "data.path":
         remedy += f" or name the split with data.{split}_split"
     if split == "test":
         remedy += " or set training.train_fraction=0.9 to hold out some training rows"
-    return remedy
+    return f"{key}={setting} must contain the {split} rows, but there is no {wanted} in it; {remedy}"
+
+
+def _missing(key: str, setting: str | None, path: Path, why: str) -> DataError:
+    return DataError(
+        f"{key}={setting} must name files with rows, but {path} cannot be read: {why}; correct {key}",
+        code="missing_data",
+    )
