@@ -3,8 +3,8 @@
 They need `pip install verifiers`, which constraints.txt excludes: it pins an older `mcp` and, from 0.4, `openai`.
 """
 
-import importlib.util
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -18,11 +18,9 @@ from tests.raising import raises
 
 pytest.importorskip("verifiers")
 INSTALLED = GALLERY / "of_verifiers"
-HAS_RUBRICS = importlib.util.find_spec("verifiers.legacy") or importlib.util.find_spec("verifiers.rubrics")
+HAS_RUBRICS = find_spec("verifiers.legacy") or find_spec("verifiers.rubrics")
 with_rubrics = pytest.mark.skipif(not HAS_RUBRICS, reason="needs verifiers below 0.4")
-with_tasksets = pytest.mark.skipif(
-    not importlib.util.find_spec("verifiers.v1.tasksets"), reason="needs verifiers from 0.3"
-)
+with_tasksets = pytest.mark.skipif(not find_spec("verifiers.v1.harnesses.utils"), reason="needs verifiers from 0.4")
 
 # Reading rows imports the library in this process, with warnings of its own.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

@@ -16,7 +16,7 @@ from verifiers.v1.runtimes import ProgramResult
 __all__ = ["ChatHarness"]
 
 
-class ChatHarness(NullHarness):
+class ChatHarness(NullHarness):  # type: ignore[misc]
     """A conversation with the tools of the taskset."""
 
     SUPPORTS_TOOL_INTERCEPTION = False

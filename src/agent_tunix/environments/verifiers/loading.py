@@ -112,7 +112,7 @@ def _find_module(name: str, module: str) -> str:
 def _loading(name: str) -> Iterator[None]:
     """Turn faults into errors, and keep environments from replacing the signal handlers of this process."""
     original = signal.signal
-    signal.signal = lambda number, _: signal.getsignal(number)
+    signal.signal = lambda signalnum, handler: signal.getsignal(signalnum)
     try:
         yield
     except AgentTunixError:

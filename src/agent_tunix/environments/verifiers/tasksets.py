@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import verifiers.v1
-from verifiers.v1.configs.agent import agent_config_fields
 from verifiers.v1.runtimes.subprocess import SubprocessRuntime
 
 from agent_tunix.environments.verifiers import chat
@@ -46,7 +45,7 @@ class TasksetEnvironment(InstalledEnvironment):
         if shutil.which("uv") is None:
             SubprocessRuntime.prepare_uv_script = _prepare_script
         self._environment: Any = verifiers.v1.load_environment(_configuration(name, args))
-        roles = agent_config_fields(self._environment.config)
+        roles = _roles(self._environment.config)
         playing = [role for role, agent in roles.items() if agent.client is None]
         if len(playing) > 1:
             raise InvalidEnvironmentError(
@@ -106,13 +105,18 @@ def _configuration(name: str, args: Mapping[str, Any]) -> Any:
     own = {key: value for key, value in args.items() if key in kind.model_fields and key != "taskset"}
     taskset = {key: value for key, value in args.items() if key not in own and key != "taskset"}
     config: dict[str, Any] = {**own, "taskset": {"id": name, **args.get("taskset", {}), **taskset}}
-    for role, agent in agent_config_fields(kind(taskset={"id": name})).items():
+    for role, agent in _roles(kind(taskset={"id": name})).items():
         given = config[role] = dict(config.get(role, {}))
         if "runtime" not in given and "runtime" not in agent.model_fields_set:
             given["runtime"] = {"type": "subprocess"}
         if "harness" not in given and agent.harness is None and verifiers.v1.default_harness_id(name) == "bash":
             given["harness"] = {"id": _CHAT}
     return kind.model_validate(config)
+
+
+def _roles(config: Any) -> dict[str, Any]:
+    """Return the agents of a configuration by name."""
+    return {name: value for name, value in config if isinstance(value, verifiers.v1.AgentConfig)}
 
 
 def _columns(task: Any) -> dict[str, Any]:
