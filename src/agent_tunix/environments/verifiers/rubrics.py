@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import verifiers
 
-from agent_tunix.environments.verifiers.loading import InstalledEnvironment, Rows
+from agent_tunix.environments.verifiers.installed import InstalledEnvironment, Rows
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.rewards.sample import Score

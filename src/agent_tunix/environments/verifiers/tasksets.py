@@ -13,7 +13,7 @@ import verifiers.v1
 from verifiers.v1.runtimes.subprocess import SubprocessRuntime
 
 from agent_tunix.environments.verifiers import chat
-from agent_tunix.environments.verifiers.loading import InstalledEnvironment, Rows
+from agent_tunix.environments.verifiers.installed import InstalledEnvironment, Rows
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
 from agent_tunix.rewards.sample import Score
 
