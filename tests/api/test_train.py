@@ -122,4 +122,4 @@ def test_a_setting_that_generate_does_not_have_is_named(tmp_path: Path) -> None:
     with raises(ConfigError, "invalid_request", "'n'", "num_generations"):
         agent_tunix.open_run(tmp_path).generate("How many?", n=3)
     with raises(ConfigError, "invalid_request", "int"):
-        agent_tunix.open_run(tmp_path).generate(3)
+        agent_tunix.open_run(tmp_path).generate(3)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data import load_splits
 from agent_tunix.data.prompt_lengths import EpisodeOverhead, MeasuredPrompts, prompt_limit, with_prompt_length
 from agent_tunix.data.prompting import encode_examples, measure_stream, settle_prompts
+from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import ConfigError, DataError
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.config_file import read_context_length
@@ -42,7 +43,7 @@ def lengths_of(config: Config, context: int | None = None) -> tuple[Config, list
     tokenizer = Tokenizer(find_model_directory(config.model), config.prompt)
     with open_environments(config, Path.cwd()) as environments:
         overhead = None
-        if environments is not None:
+        if isinstance(environments, EnvironmentSet):
             overhead = EpisodeOverhead(make_episode_encoder(config, tokenizer), environments)
         train, held_out, _ = load_splits(config)
         prompts = encode_examples([*train, *held_out], tokenizer, config, context=context, overhead=overhead)

@@ -1,4 +1,4 @@
-"""What environments of verifiers offer, in both of their forms."""
+"""Interface of environments of verifiers, in both of their forms."""
 
 import abc
 from collections.abc import Mapping
