@@ -18,7 +18,9 @@ from tests.rewards.builtin.cases import score
 NAMES = sorted(FAMILIES)
 # `environment` applies to episodes alone.
 IN_PROCESS = sorted(
-    name for name, builtin in BUILTINS.items() if not (builtin.isolated or builtin.library or name == "environment")
+    name
+    for name, builtin in BUILTINS.items()
+    if not (builtin.isolated or builtin.library or name in ("environment", "agent"))
 )
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 PIECES = (*TAGS, "4", "-", "5", ",", ".", "\\boxed{", "}", "#### ", " so ", "=")
