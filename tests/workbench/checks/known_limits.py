@@ -22,9 +22,9 @@ PROBLEMS = {"multiple_choice": choices, "exact_match": capitals, "f1": capitals,
 ARGS: dict[str, dict[str, Any]] = {
     "json_schema": {"schema": {"type": "object", "required": ["answer"], "properties": {"answer": {"type": "string"}}}}
 }
-# The reference of `code_tests` is a table of tests, which no gold solution made here would pass; `environment` scores
-# episodes alone, and `reasoning_gym` entries of that library. Their own tests hold them.
-CHECKED = sorted(set(BUILTINS) - {"code_tests", "environment", "reasoning_gym"})
+# The reference of `code_tests` is a table of tests, which no gold solution made here would pass; `agent` and
+# `environment` score episodes alone, and `reasoning_gym` entries of that library. Their own tests hold them.
+CHECKED = sorted(set(BUILTINS) - {"agent", "code_tests", "environment", "reasoning_gym"})
 COLUMNS = {
     "the gold solution": "gold",
     "the answer alone": "answer alone",

@@ -32,6 +32,7 @@ WITHOUT_EDITS = (
     "verifier_errors",
     "calls_never_parse",
     "tool_always_fails (search)",
+    "agent_forks",
 )
 
 

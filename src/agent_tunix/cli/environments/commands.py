@@ -16,7 +16,6 @@ import click
 
 from agent_tunix.cli.options import ErrorGroup, grouped, json_option, modules_option, place_option, timeout_option
 from agent_tunix.cli.printing import echo, echo_json, print_table
-from agent_tunix.config.episodes import VERIFIERS
 
 if TYPE_CHECKING:
     from agent_tunix.environments import EnvironmentAdapter
@@ -171,6 +170,7 @@ def check(
 
     Exit status: 0 nothing failed; 1 a check failed; 2 the command or the environment cannot be used.
     """
+    from agent_tunix.config.episodes import VERIFIERS
     from agent_tunix.environments.checks import check_environment
 
     if is_agent or is_command or name.startswith(VERIFIERS):
@@ -193,6 +193,7 @@ def _check_agent(
     name: str, is_command: bool, row: dict[str, Any], replies: tuple[str, ...], options: EnvironmentOptions
 ) -> "EnvironmentReport":
     from agent_tunix.cli.environments.agent_checks import check_with_script
+    from agent_tunix.config.episodes import VERIFIERS
     from agent_tunix.environments.agents import AgentRecipe
     from agent_tunix.environments.agents.recipe import read_command
 
