@@ -22,6 +22,7 @@ QUESTIONS = ["What is 3 + 4?", "What is 20 + 7?", "Tom has 3 apples and buys 4 m
         (["no/such/directory"], "is not a directory"),
         (["tiny", "--step", "4"], "--step requires a run"),
         (["tiny", "--adapter", "a=/no/such/directory"], "NAME=DIR"),
+        (["tiny", "--adapter", "a"], "NAME=DIR"),
     ],
 )
 def test_what_cannot_be_served_is_refused_without_jax(arguments: list[str], fact: str) -> None:

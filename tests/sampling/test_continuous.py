@@ -209,7 +209,7 @@ def test_a_cancelled_request_leaves_its_place(source: ContinuousSampler) -> None
 def test_too_many_requests_are_refused_and_closing_fails_the_others(sampler: Sampler) -> None:
     source = ContinuousSampler(sampler, num_places=1, max_context=CONTEXT, max_waiting=2)
     request = TokenRequest((5, 6), max_tokens=4)
-    futures = [source.submit(request) for _ in range(2)]
+    futures = [source.submit(request) for _ in range(3)]  # one has a place
     with pytest.raises(OverloadedError, match="2 requests"):
         source.submit(request)
     source.close()
@@ -218,6 +218,35 @@ def test_too_many_requests_are_refused_and_closing_fails_the_others(sampler: Sam
             future.result(timeout=0)
     with pytest.raises(OverloadedError, match="closed"):
         source.submit(request)
+
+
+def test_without_a_queue_free_places_are_given_away(sampler: Sampler) -> None:
+    source = ContinuousSampler(sampler, num_places=2, max_context=CONTEXT, max_waiting=0, chunk_tokens=8)
+    request = TokenRequest((5, 6), max_tokens=20, seed=1)
+    first = source.submit(request)
+    source.step()
+    second = source.submit(request)
+    with pytest.raises(OverloadedError):
+        source.submit(request)
+    source.run_pending()
+    assert first.result(timeout=0).tokens == second.result(timeout=0).tokens
+
+
+def test_a_copy_that_fails_leaves_its_place(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = ContinuousSampler(sampler, num_places=2, max_context=CONTEXT, chunk_tokens=8)
+    request = TokenRequest(make_prompt(1, 40), max_tokens=20, seed=1)
+
+    def fail(source: int, target: int) -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source._programs, "copy", fail)
+        futures = [source.submit(request) for _ in range(2)]
+        with pytest.raises(MemoryError):
+            source.run_pending()
+    assert all(isinstance(future.exception(timeout=0), MemoryError) for future in futures)
+    first, second = answer(source, request, request)
+    assert first.tokens == second.tokens
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,8 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
 def _show(completion: "Completion") -> None:
     echo(completion.sample.shown)
     if completion.sample.episode is None and not completion.sample.ended:
-        echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
+        num_tokens = completion.sample.num_tokens  # 0 if a server does not tell it
+        echo(f"(cut after {num_tokens} tokens)" if num_tokens else "(cut)", err=True)
     if (score := completion.score) is not None:
         parts = ", ".join(f"{name} {value}" for name, value in score.components.items())
         echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)

@@ -124,6 +124,8 @@ class ServedPolicy(Closing):
                 yield self._loop.run(_wait_for(task))
         finally:
             for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()  # of several that failed, the first is told
                 task.cancel()
 
     async def _complete_one(
