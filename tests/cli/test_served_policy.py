@@ -82,6 +82,11 @@ def test_a_prompt_configuration_adds_its_system_message_once(server: EndpointSer
     assert roles == ["system", "user", "assistant", "user"]
 
 
+def test_a_prompt_configuration_brings_its_stop_strings(server: EndpointServer) -> None:
+    invoke(server, "--prompt-config", "plain", "--prompt", "2 + 2?")
+    assert server.requests[-1].body["stop"] == ["\nQuestion:"]
+
+
 def test_raw_continues_the_text(server: EndpointServer) -> None:
     ran = invoke(server, "--prompt", "Once", "--raw")
     assert (ran.stdout, ran.stderr) == ("so: Once\n", "(cut after 1 tokens)\n"), ran.output

@@ -315,6 +315,21 @@ def test_a_thread_serves_until_it_is_stopped(source: ContinuousSampler) -> None:
     assert not thread.is_alive()
 
 
+def test_the_cache_is_given_up_when_nothing_is_answered(sampler: Sampler) -> None:
+    source = ContinuousSampler(sampler, num_places=2, max_context=CONTEXT, chunk_tokens=8)
+    request = TokenRequest(make_prompt(1, 20), max_tokens=30, seed=1)
+    (expected,) = answer(source, request)
+    future = source.submit(request)
+    source.step()
+    source.serve_until(lambda: True)  # in the middle of the reply
+    assert not source._programs.is_empty
+    source.serve_until(future.done)
+    assert future.result(timeout=0).tokens == expected.tokens
+    assert source._programs.is_empty
+    (again,) = answer(source, request)
+    assert (again.tokens, again.num_cached) == (expected.tokens, 0)
+
+
 @pytest.mark.slow
 def test_adapters_answer_beside_the_policy(sampler: Sampler, source: ContinuousSampler, tmp_path: Path) -> None:
     drawn = np.random.default_rng(0).normal(size=(2, 8, 16)).astype(np.float32)

@@ -130,6 +130,7 @@ def test_limits_of_a_rollout_are_refused_without_a_retry(server: Running, record
     with pytest.raises(openai.RateLimitError) as error:
         client.chat.completions.create(model="policy", messages=ask("hello"))
     assert error.value.code == "rollout_limit_exceeded"
+    assert "retry-after" not in error.value.response.headers
     assert rollout.refused
     assert len(rollout.calls) == 6
 

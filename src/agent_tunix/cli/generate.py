@@ -198,10 +198,11 @@ def _connect(
 ) -> "ServedPolicy":
     from agent_tunix.cli.served_policy import ServedPolicy
     from agent_tunix.config.compose import compose_overrides
-    from agent_tunix.config.schema import PromptConfig
+    from agent_tunix.config.schema import Config
 
-    prompt = PromptConfig() if prompt_config is None else compose_overrides([f"prompt={prompt_config}"]).prompt
-    return ServedPolicy(url, settings, prompt, model=model, key_variable=api_key_env, raw=raw)
+    config = Config() if prompt_config is None else compose_overrides([f"prompt={prompt_config}"])
+    stop = tuple(config.generation.stop_strings)
+    return ServedPolicy(url, settings, config.prompt, stop, model=model, key_variable=api_key_env, raw=raw)
 
 
 def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":

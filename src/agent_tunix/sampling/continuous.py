@@ -216,10 +216,16 @@ class ContinuousSampler:
     # --- in the thread that samples --------------------------------------------------------------------------------
 
     def serve_until(self, is_done: Callable[[], bool]) -> None:
-        """Answer requests until a condition holds, which is looked at after each step and each `wake`."""
+        """Answer requests until a condition holds, which is looked at after each step and each `wake`.
+
+        If nothing is being answered then, the cache is given up, so that its memory is free for a training step.
+        """
         while not is_done():
             if not self.step():
                 self._wait(is_done)
+        self._drop_cancelled()
+        if not self._reading and not self._writing:
+            self._programs.drop()
 
     def serve_forever(self, stop: threading.Event) -> None:
         """Answer requests until an event is set and `wake` called. After an error, later requests are tried again."""

@@ -128,7 +128,9 @@ class RolloutCalls:
 
     def _exceeded(self, limit: str) -> Problem:
         message = f"a rollout may have {limit}, and this one has had them; end it"
-        return Problem(429, "rollout_limit_exceeded", message, headers=_NOT_REPEATED)
+        problem = Problem(429, "rollout_limit_exceeded", message, headers=_NOT_REPEATED)
+        del problem.headers["Retry-After"]  # many clients that read it would repeat the call
+        return problem
 
 
 class RolloutRecorder:
