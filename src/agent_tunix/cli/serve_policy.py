@@ -126,6 +126,8 @@ def serve_policy(
         model=model_name,
     )
     settings.check_exposure()
+    if len(dict(adapters)) < len(adapters):
+        raise click.UsageError("--adapter must give each name once; remove one of the adapters with equal names")
     found = find_source(source, None if step == "latest" else step)
     serve(
         found.run,
