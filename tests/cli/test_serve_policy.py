@@ -1,5 +1,6 @@
 import re
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,8 @@ QUESTIONS = ["What is 3 + 4?", "What is 20 + 7?", "Tom has 3 apples and buys 4 m
         (["no/such/directory"], "is not a directory"),
         (["tiny", "--step", "4"], "--step requires a run"),
         (["tiny", "--adapter", "a=/no/such/directory"], "NAME=DIR"),
+        (["tiny", "--adapter", "a"], "NAME=DIR"),
+        (["tiny", "--adapter", "a=.", "--adapter", "a=."], "each name once"),
     ],
 )
 def test_what_cannot_be_served_is_refused_without_jax(arguments: list[str], fact: str) -> None:
@@ -30,6 +33,17 @@ def test_what_cannot_be_served_is_refused_without_jax(arguments: list[str], fact
     assert result.exit_code == 2, result.output
     assert fact in result.stderr
     assert not {"jax", "fastapi"} & (set(sys.modules) - before)
+
+
+def test_a_port_in_use_is_told_before_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*arguments: object, **options: object) -> None:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("agent_tunix.serving.policy_server.open_service", load)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        result = CliRunner().invoke(main, ["serve-policy", "tiny", "--port", str(other.getsockname()[1])])
+    assert result.exit_code == 2, result.output
+    assert "is in use" in result.stderr
 
 
 @pytest.mark.slow

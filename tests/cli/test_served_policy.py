@@ -1,7 +1,9 @@
 """`agent-tunix generate URL` against an endpoint on the loopback."""
 
+import gc
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,11 @@ def test_a_prompt_configuration_adds_its_system_message_once(server: EndpointSer
     assert roles == ["system", "user", "assistant", "user"]
 
 
+def test_a_prompt_configuration_brings_its_stop_strings(server: EndpointServer) -> None:
+    invoke(server, "--prompt-config", "plain", "--prompt", "2 + 2?")
+    assert server.requests[-1].body["stop"] == ["\nQuestion:"]
+
+
 def test_raw_continues_the_text(server: EndpointServer) -> None:
     ran = invoke(server, "--prompt", "Once", "--raw")
     assert (ran.stdout, ran.stderr) == ("so: Once\n", "(cut after 1 tokens)\n"), ran.output
@@ -96,6 +103,30 @@ def test_a_refusal_names_the_row_and_the_reason(server: EndpointServer, status: 
     assert ran.exit_code == 2
     assert "RequestRefusedError: row 1: " in ran.output
     assert named in ran.output
+
+
+def test_of_several_refusals_the_first_is_told_alone(
+    server: EndpointServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse_others(request: Request) -> Answer:
+        if "first" in request.text:
+            return replace(echo(request), delay_s=0.5)
+        return Answer(status=400, body={"error": {"message": "no"}})
+
+    server.always = refuse_others
+    path = tmp_path / "problems.jsonl"
+    path.write_text("".join(f'{{"question": "{name}"}}\n' for name in ("first", "second", "third")))
+    ran = invoke(server, "--file", path)
+    gc.collect()
+    assert ran.exit_code == 2
+    assert "RequestRefusedError: row 2: " in ran.output
+    assert "never retrieved" not in caplog.text
+
+
+def test_a_server_that_tells_no_tokens_is_told_no_number(server: EndpointServer) -> None:
+    server.always = lambda request: Answer(body=chat("so", finish_reason="length"))
+    ran = invoke(server, "--prompt", "Once")
+    assert (ran.stdout, ran.stderr) == ("so\n", "(cut)\n"), ran.output
 
 
 def test_a_server_that_is_not_there_is_named(server: EndpointServer) -> None:

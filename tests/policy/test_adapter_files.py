@@ -54,7 +54,15 @@ def test_an_adapter_that_was_written_is_read(adapted: Decoder, directory: Path, 
 
 
 @pytest.mark.parametrize(
-    "change", [{"use_dora": True}, {"peft_type": "IA3"}, {"r": 0}, {"rank_pattern": {"q_proj": 2}}], ids=str
+    "change",
+    [
+        {"use_dora": True},
+        {"peft_type": "IA3"},
+        {"r": 0},
+        {"rank_pattern": {"q_proj": 2}},
+        {"alora_invocation_tokens": [5]},
+    ],
+    ids=str,
 )
 def test_what_cannot_be_read_is_refused(
     adapted: Decoder, directory: Path, mesh: jax.sharding.Mesh, change: dict[str, object]
@@ -62,6 +70,15 @@ def test_what_cannot_be_read_is_refused(
     file = directory / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_bytes()) | change))
     with pytest.raises(ModelError):
+        read_adapter(adapted, directory, mesh)
+
+
+def test_an_adapter_without_a_kind_is_refused(adapted: Decoder, directory: Path, mesh: jax.sharding.Mesh) -> None:
+    file = directory / "adapter_config.json"
+    config = json.loads(file.read_bytes())
+    del config["peft_type"]
+    file.write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="peft_type"):
         read_adapter(adapted, directory, mesh)
 
 

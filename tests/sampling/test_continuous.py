@@ -209,7 +209,7 @@ def test_a_cancelled_request_leaves_its_place(source: ContinuousSampler) -> None
 def test_too_many_requests_are_refused_and_closing_fails_the_others(sampler: Sampler) -> None:
     source = ContinuousSampler(sampler, num_places=1, max_context=CONTEXT, max_waiting=2)
     request = TokenRequest((5, 6), max_tokens=4)
-    futures = [source.submit(request) for _ in range(2)]
+    futures = [source.submit(request) for _ in range(3)]  # one has a place
     with pytest.raises(OverloadedError, match="2 requests"):
         source.submit(request)
     source.close()
@@ -218,6 +218,34 @@ def test_too_many_requests_are_refused_and_closing_fails_the_others(sampler: Sam
             future.result(timeout=0)
     with pytest.raises(OverloadedError, match="closed"):
         source.submit(request)
+
+
+def test_without_a_queue_free_places_are_given_away(sampler: Sampler) -> None:
+    source = ContinuousSampler(sampler, num_places=2, max_context=CONTEXT, max_waiting=0, chunk_tokens=8)
+    request = TokenRequest((5, 6), max_tokens=20, seed=1)
+    futures = [source.submit(request) for _ in range(2)]
+    with pytest.raises(OverloadedError):
+        source.submit(request)
+    source.run_pending()
+    assert all(future.result(timeout=0).tokens for future in futures)
+    assert answer(source, request)
+
+
+def test_a_copy_that_fails_leaves_its_place(sampler: Sampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = ContinuousSampler(sampler, num_places=2, max_context=CONTEXT, chunk_tokens=8)
+    request = TokenRequest(make_prompt(1, 20), max_tokens=20, seed=1)
+
+    def fail(source: int, target: int) -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source._programs, "copy", fail)
+        futures = [source.submit(request) for _ in range(2)]
+        with pytest.raises(MemoryError):
+            source.run_pending()
+    assert all(isinstance(future.exception(timeout=0), MemoryError) for future in futures)
+    first, second = answer(source, request, request)
+    assert first.tokens == second.tokens
 
 
 @pytest.mark.parametrize(
@@ -284,6 +312,22 @@ def test_a_thread_serves_until_it_is_stopped(source: ContinuousSampler) -> None:
     source.wake()
     thread.join(timeout=60)
     assert not thread.is_alive()
+
+
+def test_the_cache_is_given_up_when_nothing_is_answered(sampler: Sampler) -> None:
+    source = ContinuousSampler(sampler, num_places=2, max_context=CONTEXT, chunk_tokens=8)
+    requests = [TokenRequest(make_prompt(1, 20), max_tokens=30, seed=seed) for seed in range(8)]
+    pairs = zip(requests, answer(source, *requests), strict=True)
+    request, expected = max(pairs, key=lambda pair: len(pair[1].tokens))
+    future = source.submit(request)
+    source.step()
+    source.serve_until(lambda: True)  # in the middle of the reply
+    assert not source._programs.is_empty
+    source.serve_until(future.done)
+    assert future.result(timeout=0).tokens == expected.tokens
+    assert source._programs.is_empty
+    (again,) = answer(source, request)
+    assert (again.tokens, again.num_cached) == (expected.tokens, 0)
 
 
 @pytest.mark.slow

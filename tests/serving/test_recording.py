@@ -105,12 +105,14 @@ def test_without_a_recorder_recent_calls_are_continued() -> None:
 
 def test_a_rollout_adjusts_its_requests(server: Running, recorder: RolloutRecorder) -> None:
     def adjust(request: TokenRequest) -> TokenRequest:
-        return TokenRequest(request.prompt, 5, temperature=0.25, seed=11)
+        return TokenRequest(request.prompt, 5, temperature=0.25, seed=11, stop_strings=("r",))
 
     rollout = recorder.open("0", adjust)
-    server.openai(rollout.key).chat.completions.create(model="policy", messages=ask("hello"), temperature=1.5, seed=3)
+    client = server.openai(rollout.key)
+    reply = client.chat.completions.create(model="policy", messages=ask("hello"), temperature=1.5, seed=3)
     request = server.source.requests[-1]
     assert (request.max_tokens, request.temperature, request.seed) == (5, 0.25, 11)
+    assert reply.choices[0].message.content == "G"
     assert [call.finish_reason for call in rollout.calls] == ["length"]
 
 
@@ -130,6 +132,7 @@ def test_limits_of_a_rollout_are_refused_without_a_retry(server: Running, record
     with pytest.raises(openai.RateLimitError) as error:
         client.chat.completions.create(model="policy", messages=ask("hello"))
     assert error.value.code == "rollout_limit_exceeded"
+    assert "retry-after" not in error.value.response.headers
     assert rollout.refused
     assert len(rollout.calls) == 6
 

@@ -1,5 +1,6 @@
 """The server itself: its keys, its metrics, its document, and its end."""
 
+import re
 import socket
 import threading
 from pathlib import Path
@@ -36,6 +37,14 @@ def test_metrics_count_requests_and_tokens() -> None:
     assert f'agent_tunix_tokens_total{{kind="prompt"}} {float(len(request.prompt))}' in lines
 
 
+def test_the_documented_metrics_are_those_of_the_server() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    with running() as server, server.http() as client:
+        text = client.get("/metrics").text
+    documented = set(re.findall(r"`(agent_tunix_\w+)", page))
+    assert documented == set(re.findall(r"# HELP (\w+?)(?:_created)? ", text))
+
+
 def test_the_end_leaves_no_thread_and_no_socket() -> None:
     before = set(threading.enumerate())
     with running() as server, socket.create_connection(("127.0.0.1", int(server.url.split(":")[2][:-3]))):
@@ -59,18 +68,19 @@ def test_adapters_come_from_directories_that_are_allowed_and_with_a_key(tmp_path
     (tmp_path / "adapters" / "link").symlink_to(outside)
     allowed = (str(tmp_path / "adapters"),)
 
-    def load(directory: Path, *keys: str, name: str = "mine") -> int:
+    def load(directory: object, *keys: str, name: str = "mine", **others: object) -> int:
         settings = PolicySettings(port=0, api_keys=keys, adapter_directories=allowed, failed_keys_per_second=0)
         with running(settings=settings) as server, server.http("sesame") as client:
-            return client.post(
-                "/v1/load_lora_adapter", json={"lora_name": name, "lora_path": str(directory)}
-            ).status_code
+            body = {"lora_name": name, "lora_path": str(directory), **others}
+            return client.post("/v1/load_lora_adapter", json=body).status_code
 
     assert load(inside, "sesame") == 200
     assert load(inside) == 403
     assert load(outside, "sesame") == 403
     assert load(tmp_path / "adapters" / "link", "sesame") == 403
+    assert load(f"{inside}\0", "sesame") == 403
     assert load(inside, "sesame", name="policy") == 409
+    assert load(inside, "sesame", load_inplace=True) == 400
 
 
 def test_a_loaded_adapter_is_a_model_until_it_is_unloaded(tmp_path: Path) -> None:

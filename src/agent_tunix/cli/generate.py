@@ -198,10 +198,11 @@ def _connect(
 ) -> "ServedPolicy":
     from agent_tunix.cli.served_policy import ServedPolicy
     from agent_tunix.config.compose import compose_overrides
-    from agent_tunix.config.schema import PromptConfig
+    from agent_tunix.config.schema import Config
 
-    prompt = PromptConfig() if prompt_config is None else compose_overrides([f"prompt={prompt_config}"]).prompt
-    return ServedPolicy(url, settings, prompt, model=model, key_variable=api_key_env, raw=raw)
+    config = Config() if prompt_config is None else compose_overrides([f"prompt={prompt_config}"])
+    stop = tuple(config.generation.stop_strings)
+    return ServedPolicy(url, settings, config.prompt, stop, model=model, key_variable=api_key_env, raw=raw)
 
 
 def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":
@@ -251,7 +252,8 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
 def _show(completion: "Completion") -> None:
     echo(completion.sample.shown)
     if completion.sample.episode is None and not completion.sample.ended:
-        echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
+        num_tokens = completion.sample.num_tokens  # 0 if a server does not tell it
+        echo(f"(cut after {num_tokens} tokens)" if num_tokens else "(cut)", err=True)
     if (score := completion.score) is not None:
         parts = ", ".join(f"{name} {value}" for name, value in score.components.items())
         echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)

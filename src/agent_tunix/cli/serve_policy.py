@@ -19,7 +19,7 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
         """Return the name and the directory."""
         name, _, directory = str(value).partition("=")
-        if not name or not Path(directory).is_dir():
+        if not name or not directory or not Path(directory).is_dir():
             self.fail(f"{value!r} must be NAME=DIR with an existing directory", param, ctx)
         return name, Path(directory)
 
@@ -126,6 +126,8 @@ def serve_policy(
         model=model_name,
     )
     settings.check_exposure()
+    if len(dict(adapters)) < len(adapters):
+        raise click.UsageError("--adapter must give each name once; remove one of the adapters with equal names")
     found = find_source(source, None if step == "latest" else step)
     serve(
         found.run,

@@ -32,6 +32,7 @@ class ServedPolicy(Closing):
         model: Name of the model; None: the first that the server lists.
         key_variable: Environment variable that holds the key; None: no key is sent.
         prompt: Settings of the messages. The server renders them with its chat template.
+        stop_strings: Strings that end a completion.
         raw: True to continue texts without a chat template.
 
     Raises:
@@ -46,6 +47,7 @@ class ServedPolicy(Closing):
         url: str,
         settings: GenerationSettings,
         prompt: PromptConfig,
+        stop_strings: Sequence[str] = (),
         *,
         model: str | None,
         key_variable: str | None,
@@ -59,7 +61,7 @@ class ServedPolicy(Closing):
                 code="missing_package",
             ) from error
         self.config = Config(prompt=prompt)
-        self._parameters = _parameters(settings)
+        self._parameters = _parameters(settings) | ({"stop": list(stop_strings)} if stop_strings else {})
         self._raw = raw
         self._place = f"{shown_url(url)}{describe_proxy(url)}"
         try:
@@ -124,6 +126,8 @@ class ServedPolicy(Closing):
                 yield self._loop.run(_wait_for(task))
         finally:
             for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()  # of several that failed, the first is told
                 task.cancel()
 
     async def _complete_one(

@@ -77,7 +77,7 @@ class ContinuousSampler:
         sampler: Sampler of the policy. Its stop strings are not used.
         num_places: Requests that are answered at a time.
         max_context: Maximum tokens of a prompt and its reply together.
-        max_waiting: Maximum requests that wait for a place.
+        max_waiting: Maximum requests that wait while all places are taken.
         chunk_tokens: Tokens after which requests may join and leave.
         version: Function that returns the number of weight updates of the policy. Where it changes, nothing that was
             read before is used for new requests.
@@ -126,7 +126,8 @@ class ContinuousSampler:
         with self._changed:
             if self._is_closed:
                 raise _closed()
-            if len(self._waiting) >= self._max_waiting:
+            num_busy = len(self._reading) + len(self._writing)
+            if num_busy + len(self._waiting) >= self.num_places + self._max_waiting:
                 raise OverloadedError(
                     f"at most {self._max_waiting} requests may wait, and as many do; send the request again later"
                 )
@@ -215,10 +216,16 @@ class ContinuousSampler:
     # --- in the thread that samples --------------------------------------------------------------------------------
 
     def serve_until(self, is_done: Callable[[], bool]) -> None:
-        """Answer requests until a condition holds, which is looked at after each step and each `wake`."""
+        """Answer requests until a condition holds, which is looked at after each step and each `wake`.
+
+        If nothing is being answered then, the cache is given up, so that its memory is free for a training step.
+        """
         while not is_done():
             if not self.step():
                 self._wait(is_done)
+        self._drop_cancelled()
+        if not self._reading and not self._writing:
+            self._programs.drop()
 
     def serve_forever(self, stop: threading.Event) -> None:
         """Answer requests until an event is set and `wake` called. After an error, later requests are tried again."""
@@ -322,9 +329,9 @@ class ContinuousSampler:
                 if self._texts.is_full:
                     return
                 continue
+            row.place, row.num_cached, row.version = assignment.place, assignment.length, version
             if assignment.source is not None:
                 self._programs.copy(assignment.source, assignment.place)
-            row.place, row.num_cached, row.version = assignment.place, assignment.length, version
             with self._changed:
                 self._waiting.remove(row)
                 (self._reading if self._num_unread(row) else self._writing).append(row)

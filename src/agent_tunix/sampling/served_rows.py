@@ -95,14 +95,20 @@ class ServedRow:
         end = next(places, None)
         if request.stop_strings:
             last = len(self.tokens) if end is None else end
-            texts = ((place, tokenizer.decode(self.tokens[: place + 1])) for place in range(start, last))
-            end = next((place for place, text in texts if any(stop in text for stop in request.stop_strings)), end)
+            # Decoding takes time in proportion to the text, and most parts of it have no stop string.
+            if self._has_stop_string(last, tokenizer):
+                found = (place for place in range(start, last) if self._has_stop_string(place + 1, tokenizer))
+                end = next(found, end)
         if end is None:
             return None
         num_dropped = len(self.tokens) - end - 1
         for each in (self.tokens, self.logps, self.alternatives):
             del each[end + 1 :]
         return num_dropped
+
+    def _has_stop_string(self, length: int, tokenizer: Tokenizer) -> bool:
+        text = tokenizer.decode(self.tokens[:length])
+        return any(stop in text for stop in self.request.stop_strings)
 
     def part(self, first: int, finish_reason: str | None) -> TokenReply:
         """Return the reply from a token on."""

@@ -1,7 +1,7 @@
 """The ASGI app of a served policy: its routes, and the middleware around them."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,7 @@ async def list_models(request: Request) -> Json:
 async def tokenize(request: Request, body: parameters.TokenizeParameters) -> Json:
     """Return the token ids of a text or a conversation."""
     service = service_of(request)
+    body.refuse_unsupported()
     if (body.prompt is None) is (body.messages is None):
         raise Problem(400, "invalid_prompt", "give either prompt or messages", "prompt")
     if body.messages is None:
@@ -124,6 +125,7 @@ async def tokenize(request: Request, body: parameters.TokenizeParameters) -> Jso
 async def detokenize(request: Request, body: parameters.DetokenizeParameters) -> Json:
     """Return the text of token ids, without special tokens."""
     tokenizer = service_of(request).tokenizer
+    body.refuse_unsupported()
     if (largest := max(body.tokens, default=0)) >= tokenizer.vocab_size:
         raise Problem(400, "unknown_token", f"the model has no token {largest}", "tokens")
     return Json({"prompt": await in_thread(lambda: tokenizer.decode(body.tokens))})
@@ -133,9 +135,9 @@ async def load_adapter(request: Request, body: parameters.LoadAdapterParameters)
     """Load an adapter from a directory that the server's operator allowed."""
     service = service_of(request)
     host, settings = _host(service), service.settings
-    directory = Path(body.lora_path).resolve()
-    allowed = [Path(one).resolve() for one in settings.adapter_directories]
-    if not settings.api_keys or not any(directory.is_relative_to(one) for one in allowed):
+    body.refuse_unsupported()
+    directory = _find_directory(body.lora_path, settings.adapter_directories)
+    if not settings.api_keys or directory is None:
         raise Problem(
             403,
             "adapter_not_allowed",
@@ -154,6 +156,7 @@ async def unload_adapter(request: Request, body: parameters.UnloadAdapterParamet
     """Unload an adapter."""
     service = service_of(request)
     host, settings = _host(service), service.settings
+    body.refuse_unsupported()
     if not settings.api_keys or not settings.adapter_directories:
         raise Problem(403, "adapter_not_allowed", "this server's adapters do not change", "lora_name")
     if body.lora_name not in host.adapters:
@@ -170,6 +173,15 @@ async def check_health() -> Json:
 async def show_metrics(request: Request) -> Response:
     """Return counters in Prometheus' text format."""
     return Response(service_of(request).metrics.render(), media_type="text/plain; version=0.0.4")
+
+
+def _find_directory(path: str, allowed: Sequence[str]) -> Path | None:
+    """Return a directory, links followed; None if it is not below one of those that are allowed."""
+    try:
+        directory = Path(path).resolve()
+    except (ValueError, OSError):  # no path of this system, such as one with a null character
+        return None
+    return directory if any(directory.is_relative_to(Path(one).resolve()) for one in allowed) else None
 
 
 def _host(service: PolicyService) -> AdapterHost:

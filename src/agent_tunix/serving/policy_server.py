@@ -139,9 +139,10 @@ def serve(run: FoundRun, step: Step, settings: PolicySettings, announce: Callabl
         ServiceError: The address is not available, or other machines can reach it and there is no key.
         AgentTunixError: The policy cannot be loaded.
     """
-    from agent_tunix.web.server import serve_app  # first: it says which package is missing
+    from agent_tunix.web.server import listen, serve_app  # first: it says which package is missing
 
     settings.check_exposure()
+    listen(settings.host, settings.port).close()  # an address that is not available is told before the model is loaded
     from agent_tunix.serving.app import create_app
 
     with open_service(run, step, settings, **limits) as service:

@@ -25,6 +25,8 @@ from agent_tunix.web.problems import Problem
 
 # Replies to one request.
 _MOST_REPLIES = 1024
+# Logits divided by a lower temperature may exceed the largest number; so it counts as 0, as in vLLM.
+_LEAST_TEMPERATURE = 1e-5
 Result = TypeVar("Result")
 
 
@@ -133,7 +135,7 @@ class PolicyService:
         common = TokenRequest(
             (),
             0,
-            temperature=temperature,
+            temperature=temperature if temperature >= _LEAST_TEMPERATURE else 0.0,
             top_k=parameters.top_k if (parameters.top_k or 0) > 0 else None,
             top_p=1.0 if parameters.top_p is None else parameters.top_p,
             min_p=parameters.min_p or 0.0,

@@ -83,15 +83,19 @@ class RolloutCalls:
             if self._max_tokens is not None and self._num_sampled >= self._max_tokens:
                 raise self._exceeded(f"at most {self._max_tokens} sampled tokens")
 
-    def submit(
-        self, source: TokenSource, request: TokenRequest, on_part: Callable[[TokenReply], None] | None
-    ) -> Future[TokenReply]:
-        """Begin to continue a prompt with the request as the rollout adjusts it; see `TokenSource.submit`."""
+    def adjusted(self, request: TokenRequest) -> TokenRequest:
+        """Return a request as the rollout adjusts it, within its limit of tokens."""
         if self._adjust is not None:
             request = self._adjust(request)
         if self._max_tokens is not None:
             left = max(self._max_tokens - self._num_sampled, 1)
             request = dataclasses.replace(request, max_tokens=min(request.max_tokens, left))
+        return request
+
+    def submit(
+        self, source: TokenSource, request: TokenRequest, on_part: Callable[[TokenReply], None] | None
+    ) -> Future[TokenReply]:
+        """Begin to continue a prompt with a request that was adjusted; see `TokenSource.submit`."""
         future = source.submit(request, on_part)  # outside the lock: the source may have one of its own
         with self._lock:
             self._futures.add(future)
@@ -128,7 +132,9 @@ class RolloutCalls:
 
     def _exceeded(self, limit: str) -> Problem:
         message = f"a rollout may have {limit}, and this one has had them; end it"
-        return Problem(429, "rollout_limit_exceeded", message, headers=_NOT_REPEATED)
+        problem = Problem(429, "rollout_limit_exceeded", message, headers=_NOT_REPEATED)
+        del problem.headers["Retry-After"]  # many clients that read it would repeat the call
+        return problem
 
 
 class RolloutRecorder:

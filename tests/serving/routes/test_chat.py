@@ -51,6 +51,14 @@ def test_a_reply_has_text_usage_and_the_version_of_the_policy(server: Running) -
     assert (request.seed, request.temperature, request.max_tokens) == (7, 0.5, 4096 - len(request.prompt))
 
 
+@pytest.mark.parametrize(("temperature", "used"), [(1e-40, 0.0), (0.0, 0.0), (1e-4, 1e-4)])
+def test_a_temperature_that_logits_cannot_be_divided_by_is_greedy(
+    server: Running, temperature: float, used: float
+) -> None:
+    server.openai().chat.completions.create(model="policy", messages=ask("hello"), temperature=temperature)
+    assert server.source.requests[-1].temperature == used
+
+
 def test_n_replies_have_seeds_of_their_own(server: Running) -> None:
     before = len(server.source.requests)
     reply = server.openai().chat.completions.create(model="policy", messages=ask("hello"), n=3, seed=7)

@@ -104,6 +104,9 @@ def test_texts_and_ids_are_converted(server: Running) -> None:
         chat = client.post("/tokenize", json={"messages": [{"role": "user", "content": "one"}]}).json()
         assert chat["count"] == len(chat["tokens"]) > 1
         assert client.post("/detokenize", json={"tokens": [10**6]}).status_code == 400
+        assert client.post("/tokenize", json={"prompt": "one", "model": "policy"}).status_code == 200
+        refused = client.post("/tokenize", json={"prompt": "one", "add_special_tokens": False})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "add_special_tokens")
 
 
 def test_a_full_server_asks_to_come_again(server: Running) -> None:

@@ -26,6 +26,9 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "rank_pattern": ({}, None),
     "alpha_pattern": ({}, None),
     "modules_to_save": (None, []),
+    "layer_replication": (None, []),
+    "alora_invocation_tokens": (None, []),
+    "use_qalora": (False, None),
 }
 
 
@@ -53,7 +56,7 @@ def read_adapter(base: Decoder, directory: Path, mesh: jax.sharding.Mesh) -> Dec
         if config.get(name) not in values:
             raise ModelError(
                 f"the adapter {directory} must have {name}={json.dumps(values[0])}, but has "
-                f"{json.dumps(config[name])}, which is not supported; merge it into its base with PEFT"
+                f"{json.dumps(config.get(name))}, which is not supported; merge it into its base with PEFT"
             )
     model: Decoder = nnx.merge(*nnx.split(base))
     modules: Iterable[tuple[Any, Any]] = nnx.iter_modules(model)

@@ -57,8 +57,10 @@ class Answer(abc.ABC):
         self.service = service
         self.parameters = parameters
         self._rollout = rollout
-        decode, stop_strings = service.tokenizer.decode, parameters.stop_strings
-        self.texts = [ReplyText(decode, stop_strings, call_format) for _ in requests]
+        if rollout is not None:
+            requests = [rollout.adjusted(one) for one in requests]
+        decode = service.tokenizer.decode
+        self.texts = [ReplyText(decode, one.stop_strings, call_format) for one in requests]
         self._open = set(range(len(requests)))
         self._id = f"{self.prefix}-{secrets.token_hex(12)}"
         self._created = int(time.time())

@@ -15,6 +15,8 @@ _Id = Annotated[int, Field(ge=0, lt=2**31)]
 
 # Parameters that change nothing of a reply.
 _WITHOUT_EFFECT = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key", "request_id", "priority"})
+# Parameters of other routes that change nothing of their answers either.
+_WITHOUT_EFFECT_ELSEWHERE = _WITHOUT_EFFECT | {"model", "lora_int_id"}
 # Parameters that are not supported → the values that ask for nothing. So does null.
 _DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     "add_generation_prompt": (True,),
@@ -25,12 +27,14 @@ _DEFAULTS: Mapping[str, tuple[Any, ...]] = {
     "ignore_eos": (False,),
     "include_stop_str_in_output": (False,),
     "length_penalty": (1,),
+    "load_inplace": (False,),
     "logit_bias": ({},),
     "min_tokens": (0,),
     "modalities": (["text"],),
     "parallel_tool_calls": (True,),
     "presence_penalty": (0,),
     "repetition_penalty": (1,),
+    "return_token_strs": (False,),
     "service_tier": ("auto", "default"),
     "skip_special_tokens": (True,),
     "spaces_between_special_tokens": (True,),
@@ -70,11 +74,7 @@ class SamplingParameters(BaseModel):
 
     def refuse_unsupported(self) -> None:
         """Raise Problem for a parameter that is not supported."""
-        for name, value in (self.model_extra or {}).items():
-            is_default = any(value == one and isinstance(value, bool) is isinstance(one, bool) for one in _ways(name))
-            if value is not None and name not in _WITHOUT_EFFECT and not is_default:
-                known = f"only {name}={_DEFAULTS[name][0]!r} is" if name in _DEFAULTS else "it is not"
-                raise unsupported(name, f"{known} supported here; remove it")
+        _refuse_unknown(self.model_extra or {}, _WITHOUT_EFFECT)
         if self.stream_options is not None and not self.stream:
             raise Problem(400, "invalid_stream_options", "stream_options requires stream: true", "stream_options")
 
@@ -144,37 +144,39 @@ class CompletionParameters(SamplingParameters):
         return [prompt] if is_single else prompt
 
 
-class TokenizeParameters(BaseModel):
-    """A text or a conversation to turn into token ids."""
+class OtherParameters(BaseModel):
+    """Parameters of a request that samples nothing."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+    def refuse_unsupported(self) -> None:
+        """Raise Problem for a parameter that is not supported."""
+        _refuse_unknown(self.model_extra or {}, _WITHOUT_EFFECT_ELSEWHERE)
+
+
+class TokenizeParameters(OtherParameters):
+    """A text or a conversation to turn into token ids."""
 
     prompt: str | None = None
     messages: Annotated[list[dict[str, Any]] | None, Field(min_length=1, max_length=10_000)] = None
     tools: Annotated[list[dict[str, Any]] | None, Field(max_length=256)] = None
 
 
-class DetokenizeParameters(BaseModel):
+class DetokenizeParameters(OtherParameters):
     """Token ids to turn into text."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     tokens: list[_Id]
 
 
-class LoadAdapterParameters(BaseModel):
+class LoadAdapterParameters(OtherParameters):
     """An adapter to load."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     lora_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/-]{1,128}$")]
     lora_path: Annotated[str, Field(min_length=1, max_length=4096, description="Directory in PEFT's format.")]
 
 
-class UnloadAdapterParameters(BaseModel):
+class UnloadAdapterParameters(OtherParameters):
     """An adapter to unload."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
     lora_name: str
 
@@ -184,5 +186,10 @@ def unsupported(name: str, message: str) -> Problem:
     return Problem(400, "unsupported_parameter", f"{name}: {message}", name)
 
 
-def _ways(name: str) -> tuple[Any, ...]:
-    return _DEFAULTS.get(name, ())
+def _refuse_unknown(extra: Mapping[str, Any], without_effect: frozenset[str]) -> None:
+    for name, value in extra.items():
+        ways = _DEFAULTS.get(name, ())
+        is_default = any(value == one and isinstance(value, bool) is isinstance(one, bool) for one in ways)
+        if value is not None and name not in without_effect and not is_default:
+            known = f"only {name}={ways[0]!r} is" if ways else "it is not"
+            raise unsupported(name, f"{known} supported here; remove it")
