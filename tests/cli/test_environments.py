@@ -201,7 +201,8 @@ def test_check_says_where_an_agent_rewrites_its_history(directory: Path) -> None
     (directory / "rewriting.py").write_text(
         "def solve(row, client):\n"
         "    for number in range(2):\n"
-        "        messages = [{'role': 'user', 'content': f'Attempt {number} at 3 * 4'}]\n"
+        "        text = f'Attempt {number} at 3 * 4: ' + 'think well ' * 1000\n"
+        "        messages = [{'role': 'user', 'content': text}]\n"
         "        client.chat.completions.create(model='policy', messages=messages)\n"
     )
     result = run("check", "rewriting.py:solve", "--agent", "--json")

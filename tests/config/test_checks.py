@@ -401,6 +401,8 @@ def test_a_warmup_share_beside_a_number_of_steps_is_refused() -> None:
         (["environment.tools=[calculator]"], "environment.tools"),
         (["environment.name=guess_number"], "environment.name"),
         (["environment.schedule=arrival"], "environment.schedule"),
+        (["environment.timeout_s=120"], "set environment.agent.timeout_s"),
+        (["environment.num_workers=4"], "set environment.agent.max_concurrency"),
         (["distributed.mode=slurm"], "distributed.mode"),
         (["environment.agent.max_calls=0"], "environment.agent.max_calls"),
     ],
@@ -408,3 +410,9 @@ def test_a_warmup_share_beside_a_number_of_steps_is_refused() -> None:
 def test_what_contradicts_an_agent_is_refused_by_name(overrides: list[str], fact: str) -> None:
     with raises(ConfigError, "invalid_config", fact):
         check(compose_overrides(["environment.agent=my_agent.py:solve", *overrides]))
+
+
+def test_the_limits_of_agents_hold_for_environments_of_verifiers() -> None:
+    check(compose_overrides(["data=verifiers:gsm8k", "environment.agent.timeout_s=120"]))
+    with raises(ConfigError, "invalid_config", "environment.name"):
+        check(compose_overrides(["data=verifiers:gsm8k", "environment.agent=my_agent.py:solve"]))

@@ -260,5 +260,7 @@ def test_a_directory_that_is_no_run_is_named(tmp_path: Path) -> None:
 def test_an_agent_has_a_short_and_a_long_spelling() -> None:
     short = compose_overrides(["environment.agent=my_agent.py:solve", "environment.agent.timeout_s=120"])
     assert (short.environment.agent.function, short.environment.agent.timeout_s) == ("my_agent.py:solve", 120.0)
+    quoted = "training.wandb_project='environment.agent=x'"
+    assert compose_overrides([quoted]).training.wandb_project == "environment.agent=x"
     long = compose_overrides(["environment.agent.command='node agent.js'"])
     assert (long.environment.agent.function, long.environment.agent.command) == (None, "node agent.js")

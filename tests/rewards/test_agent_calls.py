@@ -48,3 +48,12 @@ def test_an_agent_without_a_call_has_metrics() -> None:
     row = episode_metrics([Sample("", episode=EpisodeSummary("error", 0, 0, agent=agent))])
     assert row["agent/rows_mean"] == pytest.approx(0.0)
     assert len(describe_calls(agent)) == 1
+
+
+def test_how_the_tools_of_an_agent_fared_is_unknown_and_not_zero() -> None:
+    calls = ({"turn": 0, "name": "search", "outcome": "ok", "seconds": 0.0},)
+    row = episode_metrics([Sample("4", episode=EpisodeSummary("finished", 1, 1, calls=calls, agent=ONE_CALL))])
+    assert (row["tools/calls_mean"], row["tools/search/calls"]) == (1.0, 1)
+    unknown = ("tools/failure_share", "tools/parse_errors", "tools/unread_calls")
+    assert [row[name] for name in unknown] == [None] * 3
+    assert not {"tools/search/errors", "time/tools/search_s"} & row.keys()

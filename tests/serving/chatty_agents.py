@@ -29,6 +29,8 @@ def solve(row: dict[str, Any], client: Any) -> float | str:
                 ask(client, "again")
         case "exceeds the context":
             return ask(client, "word " * 5000)
+        case "asks for what there is not":
+            return ask(client, "hello", response_format={"type": "json_object"})
         case "handles the context":
             try:
                 ask(client, "word " * 5000)

@@ -108,6 +108,7 @@ def test_what_an_agent_survives_costs_it_nothing(bench: Bench, fault: str) -> No
         ("floods with calls", "limit_exceeded", Outcome.ERROR, "at most 5 calls"),
         ("exceeds the context", "limit_exceeded", Outcome.ERROR, "context"),
         ("raises", "error", Outcome.ERROR, "the tool is broken"),
+        ("asks for what there is not", "error", Outcome.ERROR, "response_format"),
         ("exits", "exited", Outcome.ERROR, "status 3"),
         ("is killed", "exited", Outcome.ERROR, "SIGKILL"),
         ("hangs", "timeout", Outcome.TIMEOUT, "3 s"),

@@ -1,5 +1,6 @@
 """Groups that a step trains on with dynamic sampling, and counts of all that were sampled."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.grpo.dynamic_sampling import Scored, count_sampled, fill_places, is_full, judge, pass_rates
 from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.sampling.forks import Forks
 from agent_tunix.sampling.sampler import Completions
 
 G = 2
@@ -92,6 +94,15 @@ def test_rewards_and_outcomes_of_discarded_groups_are_counted() -> None:
     assert tally.reward_mean == pytest.approx((0 + 1 + 1 + 1 + 1 + 0 + 1) / 7)
     assert tally.outcomes[Outcome.SCORED] == 7
     assert tally.outcomes[Outcome.ERROR] == 1
+
+
+def test_tokens_of_forks_are_counted_and_those_of_tools_are_not() -> None:
+    one = scored(0, LIVE, DEAD)
+    ids, flags, length = np.zeros((1, 1), np.int32), np.ones((1, 1), np.bool_), np.ones(1, np.int32)
+    forks = Forks(np.array([2]), ids, length, ids, length, ids.astype(np.float32), flags)
+    sampled = np.array([[True], [True], [True], [False]])
+    completions = dataclasses.replace(one.completions, sampled=sampled, forks=forks)
+    assert count_sampled([dataclasses.replace(one, completions=completions)], G).num_tokens == 3 + 1
 
 
 def test_without_a_scored_completion_there_is_no_mean() -> None:

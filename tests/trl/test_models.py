@@ -42,11 +42,48 @@ def test_bits_and_bytes() -> None:
     assert PolicyModel("a/b", eight).values["model.quantization"] == "int8"
 
 
-def test_a_quantized_object_is_quantized_here() -> None:
+def test_a_quantized_object_is_quantized_here(caplog: pytest.LogCaptureFixture) -> None:
     config = SimpleNamespace(_name_or_path="a/b", quantization_config={"load_in_4bit": True})
     policy = PolicyModel(SimpleNamespace(config=config, save_pretrained=None), GRPOConfig())
     assert policy.values["model.quantization"] == "nf4"
     assert policy.place(Path("unused"), None) == "hf://a/b"
+    policy.update(lambda directory: None)
+    assert "keeps its weights" in caplog.text
+
+
+def test_a_model_without_a_name_requires_its_tokenizer() -> None:
+    model = SimpleNamespace(config=SimpleNamespace(), save_pretrained=None)
+    with raises(ConfigError, "invalid_config", "processing_class"):
+        PolicyModel(model, GRPOConfig()).place(Path("unused"), None)
+
+
+def test_weights_that_an_earlier_run_left_are_used_only_to_resume_it(tmp_path: Path) -> None:
+    saved = []
+    model = SimpleNamespace(
+        config=SimpleNamespace(_name_or_path="a/b"), state_dict=dict, save_pretrained=lambda *_, **__: saved.append(1)
+    )
+    tokenizer = SimpleNamespace(name_or_path="c/d", save_pretrained=lambda _: None)
+    policy = PolicyModel(model, GRPOConfig())
+    assert policy.place(tmp_path, tokenizer, resumes=True) == str(tmp_path)
+    assert not saved
+    assert policy.place(tmp_path, tokenizer) == str(tmp_path)
+    assert saved
+
+
+def test_the_stand_in_loads_the_weights_again_after_further_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = iter([SimpleNamespace(weights=number, config=SimpleNamespace()) for number in (1, 2)])
+    monkeypatch.setattr("agent_tunix.trl.models.load_exported", lambda _: next(loaded))
+    model = JaxModel("a/b", lambda _: None, save=lambda directory: None, push=lambda: None)
+    assert (model.weights, model.weights) == (1, 1)
+    model.forget()
+    assert model.weights == 2
+
+
+def test_the_model_of_an_earlier_trainer_is_trained_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = SimpleNamespace(config=SimpleNamespace(), save_pretrained=None, eval=lambda: None)
+    monkeypatch.setattr("agent_tunix.trl.models.load_exported", lambda _: loaded)
+    policy = PolicyModel(JaxModel("a/b", lambda _: None, lambda directory: None, lambda: None), GRPOConfig())
+    assert (policy.in_memory, policy.name) == (loaded, "a/b")
 
 
 def test_the_stand_in_of_a_model_says_what_is_missing() -> None:

@@ -1,5 +1,6 @@
 """Values of `GRPOConfig` as values of this package."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -93,6 +94,12 @@ def test_other_trackers_are_callbacks_of_transformers(monkeypatch: pytest.Monkey
     assert reporting_callbacks(GRPOConfig(report_to=["wandb", "trackio"])) == [{}]
     with raises(ConfigError, "unsupported_argument", "nothing_ml"):
         reporting_callbacks(GRPOConfig(report_to="nothing_ml"))
+
+
+def test_a_tracker_of_transformers_is_refused_by_name_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers.integrations.integration_utils", None)
+    with raises(ConfigError, "unsupported_argument", "trackio"):
+        reporting_callbacks(GRPOConfig(report_to="trackio"))
 
 
 def test_the_upper_bound_of_cispo_is_the_weight_itself() -> None:

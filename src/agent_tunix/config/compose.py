@@ -31,7 +31,7 @@ T = TypeVar("T")
 EVALUATE_GROUPS = ("model", "data", "prompt", "generation")
 
 _INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*\$\{")  # not escaped, as `to_yaml` would have it
-_AGENT = re.compile(r"(\+{0,2}environment\.agent)=(?!\s*\{)")  # a function, or null, in place of the group's keys
+_AGENT = re.compile(r"^(\+{0,2}environment\.agent)=(?!\s*\{)")  # a function, or null, in place of the group's keys
 _NEXT_LINE = "\x85"
 _TEXT_TAG = "tag:yaml.org,2002:str"
 

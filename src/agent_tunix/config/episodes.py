@@ -6,6 +6,9 @@ from agent_tunix.config.schema import Config, EnvironmentConfig
 
 # Prefix of the names of installed environments of the library verifiers.
 VERIFIERS = "verifiers:"
+# Keys of environments that an agent does not read, and those with a counterpart for agents.
+_OF_ENVIRONMENTS = ("name", "tools", "mcp", "max_turns", "max_result_tokens", "schedule", "on_tool_error", "execution")
+_OF_AGENTS = {"timeout_s": "environment.agent.timeout_s", "num_workers": "environment.agent.max_concurrency"}
 
 
 def has_environment(config: Config) -> bool:
@@ -85,12 +88,14 @@ def _agent_problems(config: Config) -> Iterator[str]:
         yield "environment.agent.function and environment.agent.command exclude each other; set one of them to null"
     if not isinstance(agent.command, str | list | None) or agent.command in ("", []):
         yield f"environment.agent.command must be a text or a list of words, not {agent.command!r}"
-    for name in ("name", "tools", "mcp", "max_turns", "schedule", "on_tool_error", "execution"):
-        is_itself = name == "name" and agent == default.agent  # an environment of verifiers
+    for name in (*_OF_ENVIRONMENTS, *_OF_AGENTS):
+        # An environment of verifiers is an agent itself, which the limits of agents concern.
+        is_itself = name == "name" and agent.function is None and agent.command is None
         if getattr(environment, name) != getattr(default, name) and not is_itself:
+            instead = f"set {_OF_AGENTS[name]} instead" if name in _OF_AGENTS else f"remove environment.{name}"
             yield (
                 f"environment.{name}={getattr(environment, name)} contradicts environment.agent: an agent has its own "
-                f"tools and turns, and runs in a worker process; remove environment.{name}"
+                f"tools and turns, and runs in a worker process; {instead}"
             )
     if verifiers_name(config) is not None and config.data.source != "verifiers" and not config.data.mixture:
         yield f"environment.name={environment.name} requires the rows of the environment; set data={environment.name}"

@@ -58,7 +58,7 @@ class SamplingTally:
         reward_mean: Mean total of all scored completions; None if there are none.
         outcomes: Number of completions by outcome.
         num_completions: Completions that were sampled.
-        num_tokens: Tokens of these completions.
+        num_tokens: Tokens of these completions that the policy wrote.
     """
 
     rounds: int
@@ -140,7 +140,7 @@ def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTal
         reward_mean=float(scored_totals.mean()) if scored_totals.size else None,
         outcomes={outcome: outcomes[outcome] for outcome in Outcome},
         num_completions=len(totals),
-        num_tokens=sum(int(scored.completions.lengths.sum()) for scored in rounds),
+        num_tokens=sum(int(scored.completions.num_sampled.sum()) for scored in rounds),
     )
 
 

@@ -25,6 +25,7 @@ def make_result(
     calls: Sequence[RecordedCall],
     outcome: AgentOutcome,
     refused: str,
+    met_limit: bool,
     prompt: Sequence[Mapping[str, Any]],
     decode: Decode,
 ) -> EpisodeResult:
@@ -36,6 +37,7 @@ def make_result(
         calls: Its calls, in the order in which they ended.
         outcome: What became of the agent.
         refused: Reason why a call was refused; "" if none was.
+        met_limit: True if a call was refused for a limit.
         prompt: Messages that stand for the episode if there are no calls.
         decode: Function from ids to text.
     """
@@ -43,14 +45,18 @@ def make_result(
     main = main_row(rows)
     if main is None:
         if outcome.kind == "ok":
-            outcome = AgentOutcome("no_calls", message=_explained(_NO_CALLS, refused), seconds=outcome.seconds)
+            outcome = AgentOutcome(
+                "no_calls", message=_explained(_NO_CALLS, refused, met_limit), seconds=outcome.seconds
+            )
         messages, first = [dict(message) for message in prompt], len(prompt)
     else:
         messages = transcript(calls, rows, decode)
-        first = len(calls[rows[main].calls[0]].messages) or 1
+        # A completion of plain text or ids has no messages; its transcript begins with its prompt.
+        first = len(calls[rows[main].calls[0]].messages) if calls[rows[main].calls[-1]].reply is not None else 1
+        first = first or 1
     if outcome.kind not in ("ok", "no_calls") and refused:
-        kind = "limit_exceeded" if outcome.kind == "error" else outcome.kind
-        outcome = AgentOutcome(kind, message=_explained(outcome.message, refused), seconds=outcome.seconds)
+        kind = "limit_exceeded" if outcome.kind == "error" and met_limit else outcome.kind
+        outcome = AgentOutcome(kind, message=_explained(outcome.message, refused, met_limit), seconds=outcome.seconds)
     has_failed = outcome.kind != "ok"
     was_cut = main is not None and calls[rows[main].calls[-1]].finish_reason == "length"
     stop_reason = StopReason.MAX_TURN_TOKENS if was_cut else StopReason.FINISHED
@@ -67,9 +73,10 @@ def make_result(
     )
 
 
-def _explained(message: str, refused: str) -> str:
+def _explained(message: str, refused: str, met_limit: bool) -> str:
     """Return the description of a fault, with the refusal before it and the keys of the limits."""
-    return f"{message}; a call was refused before: {refused} ({_LIMITS})" if refused else message
+    advice = f" ({_LIMITS})" if met_limit else ""
+    return f"{message}; a call was refused before: {refused}{advice}" if refused else message
 
 
 def _tool_calls(messages: Sequence[Message]) -> Iterator[CallRecord]:

@@ -170,6 +170,7 @@ class AgentSampler:
                 rollout.calls,
                 rollout.outcome,
                 rollout.recorded.refused,
+                rollout.recorded.met_limit,
                 batch.messages[rollout.number // num_generations],
                 self._tokenizer.decode,
             )

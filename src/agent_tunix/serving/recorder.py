@@ -17,6 +17,8 @@ from agent_tunix.web.problems import Problem
 # Keys of ended rollouts that are remembered, so that a late call is told so.
 _MOST_ENDED = 100_000
 _NOT_REPEATED = {"x-should-retry": "false"}
+# Codes of refusals for a limit that the user of a run sets.
+_LIMITS = ("rollout_limit_exceeded", "context_length_exceeded", "context_exceeded")
 
 
 class RolloutCalls:
@@ -51,6 +53,7 @@ class RolloutCalls:
         self._futures: set[Future[TokenReply]] = set()
         self._is_closed = False
         self._refused = ""
+        self._met_limit = False
 
     @property
     def calls(self) -> tuple[RecordedCall, ...]:
@@ -67,6 +70,11 @@ class RolloutCalls:
     def refused(self) -> str:
         """The reason why the first refused call was refused; "" if none was."""
         return self._refused
+
+    @property
+    def met_limit(self) -> bool:
+        """True if a call was refused for a limit of calls, tokens or the context."""
+        return self._met_limit
 
     def admit(self) -> None:
         """Count a call.
@@ -116,6 +124,7 @@ class RolloutCalls:
         """Remember why a call was refused, if it is the first."""
         with self._lock:
             self._refused = self._refused or str(error)
+            self._met_limit |= getattr(error, "code", "") in _LIMITS
 
     def close(self) -> tuple[RecordedCall, ...]:
         """End the rollout: cancel the calls in progress, and return the others."""

@@ -5,6 +5,7 @@ and transformers are imported only if the script has such a model, or asks for o
 """
 
 import importlib
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from typing import Any
 from agent_tunix.errors import ConfigError
 from agent_tunix.trl.adapters import adapter_values
 from agent_tunix.trl.config import GRPOConfig, refuse
+
+_LOGGER = logging.getLogger("agent_tunix.trl")
 
 # Arguments of `from_pretrained` that change neither the weights nor their type.
 _LOADING = ("attn_implementation", "device_map", "use_cache", "low_cpu_mem_usage", "trust_remote_code", "use_kernels")
@@ -40,6 +43,8 @@ class PolicyModel:
     """
 
     def __init__(self, model: Any, args: GRPOConfig, quantization: Any = None, peft: Any = None) -> None:
+        if isinstance(model, JaxModel):  # of an earlier trainer
+            model = model.merge_and_unload()
         self._given: Any = None if isinstance(model, str | os.PathLike) else model
         open_base = getattr(self._given, "get_base_model", None)
         self._base: Any = open_base() if open_base else self._given
@@ -59,17 +64,23 @@ class PolicyModel:
         """The model in memory that the script gave; None for a name."""
         return self._given
 
-    def place(self, directory: Path, tokenizer: Any) -> str:
+    def place(self, directory: Path, tokenizer: Any, *, resumes: bool = False) -> str:
         """Return the value of `model.path`. Weights that differ from those of `name` are written to the directory.
 
         Args:
-            directory: Directory for weights in memory. One that exists is that of the run to resume.
+            directory: Directory for weights in memory.
             tokenizer: The tokenizer that is written with them; None: that of `name`.
+            resumes: True to keep a directory that exists, which is that of the run to resume.
+
+        Raises:
+            ConfigError: The model has no name, and there is no tokenizer.
         """
+        if tokenizer is None and not self.name:
+            raise ConfigError("a model without a name requires its tokenizer; pass processing_class")
         same_tokenizer = getattr(tokenizer, "name_or_path", None) in (None, self.name)
         if self._given is None or self.values["model.quantization"] or (same_tokenizer and self._is_unchanged()):
             return _location(self.name, self._revision)
-        if not directory.exists():
+        if not (resumes and directory.exists()):
             if tokenizer is None:
                 tokenizer = importlib.import_module("transformers").AutoTokenizer.from_pretrained(self.name)
             self._base.save_pretrained(directory, state_dict=self._state())
@@ -82,7 +93,12 @@ class PolicyModel:
         Args:
             export: Function that writes the trained model to a directory.
         """
-        if self._given is None or self.values["model.quantization"]:
+        if self._given is None:
+            return
+        if self.values["model.quantization"]:
+            _LOGGER.warning(
+                "the quantised model in memory keeps its weights; the trained ones: trainer.save_model(DIR)"
+            )
             return
         weights, own = load_exported(export, type(self._base)).state_dict(), self._state()
         for name, value in own.items():
@@ -127,6 +143,10 @@ class JaxModel:
         self.save_pretrained: Callable[..., object] = lambda directory, **options: save(directory)
         self._loaded: Any = None
 
+    def forget(self) -> None:
+        """Forget the loaded weights, because the policy has been trained since."""
+        self._loaded = None
+
     def merge_and_unload(self) -> Any:
         """Return the trained model as an object of transformers."""
         self.eval()
@@ -143,6 +163,7 @@ class JaxModel:
                     f"the model has no {name!r} here, because its weights are in JAX ({error}); after train(), with"
                     " torch and transformers installed, it is loaded, or use trainer.save_model(DIR), and load DIR"
                 ) from error
+            self._loaded.config._name_or_path = self.name_or_path  # instead of a temporary directory
         return getattr(self._loaded, name)
 
 

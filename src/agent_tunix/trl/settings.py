@@ -258,12 +258,18 @@ def reporting_callbacks(args: GRPOConfig) -> list[Any]:
         ConfigError: transformers does not know the tracker either.
     """
     names = sorted(reported_names(args) - set(_TRACKERS))
-    known = (
-        importlib.import_module("transformers.integrations.integration_utils").INTEGRATION_TO_CALLBACK if names else {}
-    )
+    known = _callbacks_of_transformers() if names else {}
     if unknown := [name for name in names if name not in known]:
         refuse("GRPOConfig.report_to", unknown, "sends metrics to it", f"{', '.join({**_TRACKERS, **known})} exist")
     return [known[name]() for name in names]
+
+
+def _callbacks_of_transformers() -> dict[str, Any]:
+    """Return the classes by name; none if transformers is not installed."""
+    try:
+        return dict(importlib.import_module("transformers.integrations.integration_utils").INTEGRATION_TO_CALLBACK)
+    except ImportError:
+        return {}
 
 
 def _devices(args: GRPOConfig, batches: BatchPlan) -> Values:

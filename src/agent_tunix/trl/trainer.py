@@ -86,8 +86,9 @@ class GRPOTrainer:
         environment_factory: Any = None,
     ) -> None:
         if args is None:
-            name = model if isinstance(model, str | os.PathLike) else getattr(model.config, "_name_or_path", "model")
-            args = GRPOConfig(f"{str(name).rstrip('/').split('/')[-1]}-GRPO")
+            config = getattr(model, "config", None)
+            name = model if isinstance(model, str | os.PathLike) else getattr(config, "_name_or_path", "")
+            args = GRPOConfig(f"{str(name).rstrip('/').split('/')[-1] or 'model'}-GRPO")
         if not isinstance(args, GRPOConfig):
             refuse("args", type(args).__name__, "has the settings", "pass an agent_tunix.trl.GRPOConfig")
         check_fields(args)
@@ -134,15 +135,15 @@ class GRPOTrainer:
             AgentTunixError: The run cannot start, or it stopped; the message says what to do.
         """
         batches = plan_batches(self.args, len(self._rows), num_devices := _count_devices(self.args))
-        directory = _run_directory(self._output, resume_from_checkpoint)
+        directory, resumes = _run_directory(self._output, resume_from_checkpoint), bool(resume_from_checkpoint)
         values = {
             **convert(self.args, batches),
             **evaluation_values(self.args, batches, len(self._evaluation_rows or []), num_devices),
             **self._policy.values,
-            "model.path": self._policy.place(Path(f"{directory}-model"), self.processing_class),
+            "model.path": self._policy.place(Path(f"{directory}-model"), self.processing_class, resumes=resumes),
             **self._prompt_values,
             **self._episode_values(),
-            "training.resume": bool(resume_from_checkpoint),
+            "training.resume": resumes,
         }
         template = dict(self.args.chat_template_kwargs or {})
         overrides = [assign(key, value) for key, value in values.items()]
@@ -159,6 +160,8 @@ class GRPOTrainer:
             **self._acting(),
         )
         self._policy.update(self._export_merged)
+        if isinstance(self.model, JaxModel):
+            self.model.forget()
         metrics = {name: value for name, value in self.state.log_history[-1].items() if name != "step"}
         return TrainOutput(self.state.global_step, metrics.get("train_loss"), metrics)
 

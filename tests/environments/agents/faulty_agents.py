@@ -1,6 +1,7 @@
 """Agents whose rows say what they do."""
 
 import asyncio
+import functools
 import os
 import subprocess
 import sys
@@ -60,6 +61,19 @@ async def together(row: Row, client: Any) -> bool:
     messages = [{"role": "user", "content": row["question"]}]
     reply = await client.chat.completions.create(model="policy", messages=messages)
     return bool(reply.choices[0].message.content == "5")
+
+
+async def changes_its_row(row: Row, client: Any) -> int:
+    row["log"].append("changed")
+    await asyncio.sleep(0.01)
+    return len(row["log"])
+
+
+async def with_style(row: Row, client: Any, *, style: str) -> bool:
+    return await together({**row, "style": style}, client)
+
+
+partial_of_async = functools.partial(with_style, style="brief")
 
 
 class Constructed:

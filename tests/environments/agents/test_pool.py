@@ -93,11 +93,25 @@ def test_rollouts_of_an_async_agent_share_a_worker_and_fail_alone(server: Script
     assert [one.kind for one in outcomes] == ["ok", "error", "timeout"]
 
 
+def test_an_agent_that_changes_its_row_changes_it_for_itself_alone(server: ScriptedServer) -> None:
+    row: dict[str, Any] = {"log": []}
+    with _open(AgentRecipe(f"{AGENTS}:changes_its_row")) as pool:
+        outcomes = _run(pool, server, row, row, row)
+    assert [one.score.value for one in outcomes if one.score is not None] == [1.0] * 3
+
+
 def test_a_class_is_constructed_with_arguments(server: ScriptedServer) -> None:
     with _open(AgentRecipe(f"{AGENTS}:Constructed", args={"level": 0.25})) as pool:
         (outcome,) = _run(pool, server, ROW)
     assert outcome.score is not None
     assert (outcome.score.value, outcome.score.components["tracked"]) == (0.25, 7)
+
+
+def test_a_partial_of_an_async_function_is_awaited(server: ScriptedServer) -> None:
+    with _open(AgentRecipe(f"{AGENTS}:partial_of_async")) as pool:
+        assert pool.is_shared
+        (outcome,) = _run(pool, server, ROW)
+    assert outcome.kind == "ok", outcome
 
 
 def test_a_closure_reaches_workers_by_value(server: ScriptedServer) -> None:
@@ -128,6 +142,11 @@ def test_a_closure_reaches_workers_by_value(server: ScriptedServer) -> None:
 def test_what_is_no_agent_is_refused(spec: str, code: str) -> None:
     with raises(AgentTunixError, code):
         check_agent(AgentRecipe(spec))
+
+
+def test_arguments_of_an_agent_that_is_no_class_are_refused() -> None:
+    with raises(AgentTunixError, "invalid_environment", "requires the agent to be a class"):
+        check_agent(AgentRecipe(f"{AGENTS}:alone", args={"level": 0.25}))
 
 
 _ASK = (

@@ -41,7 +41,8 @@ def play(policy: ScriptedPolicy, name: str, args: dict[str, Any], rows: list[dic
 
 
 @with_rubrics
-def test_one_turn_with_a_parser_and_a_system_prompt(policy: ScriptedPolicy) -> None:
+def test_one_turn_with_a_parser_and_a_system_prompt(policy: ScriptedPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nothing listens there
     train, held_out = read_rows("vf_sums", {"num_train": 6}, INSTALLED, 10)
     assert len(train) == 6
     assert len(held_out) == 8

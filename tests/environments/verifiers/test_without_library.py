@@ -34,13 +34,15 @@ def test_the_data_of_an_environment_bring_the_environment_and_its_reward() -> No
     assert not has_agent(compose_overrides(["environment.name=guess_number"]))
 
 
-@pytest.mark.parametrize(("num_own", "train", "test"), [(5, 40, 5), (0, 36, 4)])
+@pytest.mark.parametrize(
+    ("num_rows", "num_own", "train", "test"), [(40, 5, 40, 5), (40, 0, 36, 4), (6, 0, 5, 1), (1, 0, 1, 0)]
+)
 def test_rows_are_held_out_if_an_environment_has_none_for_evaluation(
-    monkeypatch: pytest.MonkeyPatch, num_own: int, train: int, test: int
+    monkeypatch: pytest.MonkeyPatch, num_rows: int, num_own: int, train: int, test: int
 ) -> None:
     def read(name: str, args: dict[str, Any], directory: Path, limit: int) -> tuple[list[Any], list[Any]]:
         assert (name, args, limit) == ("gsm8k", {"split": "test"}, 4196)
-        return [{"prompt": f"{number}"} for number in range(40)], [{"prompt": "held out"}] * num_own
+        return [{"prompt": f"{number}"} for number in range(num_rows)], [{"prompt": "held out"}] * num_own
 
     monkeypatch.setattr(source, "read_rows", read)
     config = compose_overrides(["data=verifiers:gsm8k", "environment.args={split: test}"])

@@ -38,6 +38,7 @@ from agent_tunix.serving.scripted import ScriptedSource
 from agent_tunix.serving.settings import PolicySettings
 
 _MOST_CALLS = 100
+_MOST_TOKENS = 1_000_000
 
 
 def check_with_script(
@@ -76,7 +77,8 @@ def _run(
     script = iter(replies)
     source = ScriptedSource(tokenizer, lambda _: next(script, replies[-1]))
     recorder = RolloutRecorder(max_calls=_MOST_CALLS)
-    settings = PolicySettings(port=0, accepts_any_model=True)
+    # The policy that will train has another tokenizer and context.
+    settings = PolicySettings(port=0, accepts_any_model=True, max_context=_MOST_TOKENS)
     service = PolicyService(
         source, tokenizer, settings, ChatEncoder(EpisodeEncoder(tokenizer, PromptConfig())), recorder
     )

@@ -1,7 +1,7 @@
 """Rows of an installed environment of verifiers, which `data.path` names.
 
 Held-out rows are those of the environment's evaluation dataset. An environment with one dataset holds out a tenth of
-its rows, at most `data.num_test`: the last ones.
+its rows, at least one and at most `data.num_test`: the last ones.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def read_environment(config: Config, split: Split, dropped: Dropped) -> Iterator
     train, test = read_rows(name, args, Path.cwd(), data.num_train + data.num_test)
     if not train or not test:
         both = train or test
-        count = min(data.num_test, int(len(both) * _HELD_OUT))
+        count = min(data.num_test, max(int(len(both) * _HELD_OUT), 1), max(len(both) - 1, 0))
         train, test = both[: len(both) - count], both[len(both) - count :]
     rows = train if split == "train" else test
     first = 1 if split == "train" else len(train) + 1

@@ -39,10 +39,14 @@ class AgentFault(Exception):
 
 def variables(base_url: str, key: str) -> dict[str, str]:
     """Return the variables by which a client of OpenAI's API finds the policy. No proxy stands before it."""
-    direct = {}
-    for name in ("no_proxy", "NO_PROXY"):
-        direct[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1,localhost")))
-    return {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, **direct}
+    return {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key, **without_proxy()}
+
+
+def without_proxy() -> dict[str, str]:
+    """Return the variables that keep clients from calling this machine through a proxy."""
+    return {
+        name: ",".join(filter(None, (os.environ.get(name), "127.0.0.1,localhost"))) for name in ("no_proxy", "NO_PROXY")
+    }
 
 
 def run_command(

@@ -10,6 +10,7 @@ for itself. Runs of an async function that takes a client share an event loop.
 
 import asyncio
 import contextlib
+import copy
 import functools
 import os
 import random
@@ -119,7 +120,8 @@ class AgentProgram:
             number, row, base_url, key, _, _ = run
             try:
                 async with asyncio.timeout(timeout_s) as limit:
-                    score = read_result(await agent.function(row, self._clients.for_loop(base_url, key)))
+                    own_row = copy.deepcopy(row)  # the rollouts of a row arrive with the same lists and dicts
+                    score = read_result(await agent.function(own_row, self._clients.for_loop(base_url, key)))
             except BaseException as error:
                 late = limit.expired() and isinstance(error, TimeoutError)
                 fault = AgentFault("timeout", f"the agent took longer than {timeout_s:g} s") if late else error

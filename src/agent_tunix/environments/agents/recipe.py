@@ -128,10 +128,17 @@ def load_agent(recipe: AgentRecipe) -> Agent:
         definition = loading.unpack_by_value(recipe.by_value, directory) if recipe.by_value else _find(recipe)
         if inspect.isclass(definition):
             definition = _construct(definition, recipe)
+        elif recipe.args:
+            raise InvalidEnvironmentError(
+                f"environment.args={dict(recipe.args)} requires the agent to be a class, but {recipe.function} is "
+                "none; remove environment.args, or write a class that takes them"
+            )
     takes_client = _takes_client(definition, recipe.function)
     call = definition if inspect.isroutine(definition) else type(definition).__call__
     code = getattr(inspect.unwrap(call), "__code__", None)
-    return Agent(definition, takes_client, inspect.iscoroutinefunction(call), getattr(code, "co_filename", None))
+    # The first is True for a `functools.partial` of an async function too.
+    is_async = inspect.iscoroutinefunction(definition) or inspect.iscoroutinefunction(call)
+    return Agent(definition, takes_client, is_async, getattr(code, "co_filename", None))
 
 
 def sendable_agent(recipe: AgentRecipe) -> AgentRecipe:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe, sendable_agent
+from agent_tunix.environments.agents.commands import without_proxy
 from agent_tunix.environments.agents.program import FunctionProgram
 from agent_tunix.environments.verifiers.loading import load_environment
 from agent_tunix.rewards.sample import Score
@@ -41,6 +42,7 @@ class VerifiersAgent:
     """
 
     def __init__(self, name: str, args: Mapping[str, Any], directory: str) -> None:
+        os.environ.update(without_proxy())  # the library makes clients of the policy itself
         self._environment = load_environment(name, args, Path(directory))
         # Clients and servers of the environment belong to one event loop, whose tasks outlive a rollout.
         self._loop = asyncio.new_event_loop()

@@ -29,14 +29,15 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
     count = len(episodes)
     turns = [episode.num_turns for episode in episodes]
     calls = [call for episode in episodes for call in episode.calls]
+    knows_results = all(episode.agent is None for episode in episodes)  # an agent calls its tools itself
     row: dict[str, Any] = {
         "turns/mean": sum(turns) / count,
         "turns/max": max(turns),
         "turns/limit_share": sum(episode.stop_reason in _LIMITS for episode in episodes) / count,
         "tools/calls_mean": len(calls) / count,
-        "tools/failure_share": sum(call["outcome"] not in _SUCCEEDED for call in calls) / len(calls) if calls else None,
-        "tools/parse_errors": sum(call["outcome"] == "malformed" for call in calls),
-        "tools/unread_calls": sum(len(episode.unread_calls) for episode in episodes),
+        "tools/failure_share": _failure_share(calls) if knows_results else None,
+        "tools/parse_errors": sum(call["outcome"] == "malformed" for call in calls) if knows_results else None,
+        "tools/unread_calls": sum(len(episode.unread_calls) for episode in episodes) if knows_results else None,
         "environment/errors": sum(bool(episode.error) for episode in episodes),
     }
     reasons = Counter(episode.stop_reason for episode in episodes)
@@ -46,6 +47,8 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
     for name in sorted({call["name"] for call in calls if call["outcome"] in _MADE}):
         calls_made = [call for call in calls if call["name"] == name and call["outcome"] in _MADE]
         row[f"tools/{name}/calls"] = len(calls_made)
+        if not knows_results:
+            continue
         row[f"tools/{name}/errors"] = sum(call["outcome"] == "tool_error" for call in calls_made)
         row[f"time/tools/{name}_s"] = sum(call["seconds"] for call in calls_made) / len(calls_made)
     row |= agent_metrics([episode.agent for episode in episodes if episode.agent is not None])
@@ -57,6 +60,10 @@ def episode_metrics(samples: Sequence[Sample], totals: np.ndarray | None = None)
         row["environment/mean"] = float(np.mean(values))
         row["environment/std"] = float(np.std(values))
     return row
+
+
+def _failure_share(calls: Sequence[Mapping[str, Any]]) -> float | None:
+    return sum(call["outcome"] not in _SUCCEEDED for call in calls) / len(calls) if calls else None
 
 
 def agent_metrics(agents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
