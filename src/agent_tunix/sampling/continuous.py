@@ -10,6 +10,7 @@ and so does a token that is read in a prompt from one that was written. A token 
 number may then differ.
 """
 
+import logging
 import secrets
 import threading
 import time
@@ -40,6 +41,8 @@ _PIECES_OF_TEXT = 3
 _MOST_READINGS = 8
 MOST_ALTERNATIVES = 20
 _IDLE_S = 0.5
+
+_LOGGER = logging.getLogger("agent_tunix.serving")
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,7 @@ class ContinuousSampler:
             try:
                 self.serve_until(stop.is_set)
             except Exception:  # the requests have failed with it
+                _LOGGER.exception("sampling failed, and so did the requests that waited; later ones are tried again")
                 time.sleep(_IDLE_S)
 
     def _wait(self, is_done: Callable[[], bool]) -> None:
