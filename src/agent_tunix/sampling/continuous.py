@@ -37,7 +37,7 @@ from agent_tunix.sampling.served_rows import ServedRow, make_piece_inputs, make_
 
 # A text of up to this many times a piece is read in several of them, because a longer piece has more padding.
 _PIECES_OF_TEXT = 3
-# Calls that read in a step, while more rows read than write.
+# Calls that read in a step, while more than one row reads.
 _MOST_READINGS = 8
 MOST_ALTERNATIVES = 20
 _IDLE_S = 0.5
@@ -275,9 +275,9 @@ class ContinuousSampler:
             self._drop_cancelled()
             self._admit()
             did_read = self._read_next()
-            # Few rows write as slowly as many, so while most are still to be read, they are read first.
+            # Few rows write as slowly as many, so more are read first. One long prompt alone keeps no others waiting.
             for _ in range(_MOST_READINGS - 1):
-                if len(self._reading) <= len(self._writing):
+                if len(self._reading) < 2:
                     break
                 self._read_next()
             did_write = self._write_next()

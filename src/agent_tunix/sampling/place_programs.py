@@ -21,7 +21,7 @@ from agent_tunix.sampling.places import PieceInputs, WritingInputs, copy_place, 
 PIECES = (32, 128, LONGEST_PIECE)
 _TOKENS_TO_READ = LONGEST_PIECE
 # Slots of the shortest window; each other window is twice as long as the next shorter one.
-_SHORTEST_WINDOW = 256
+_SHORTEST_WINDOW = 64
 # Calls of larger programs after which the right one is compiled.
 _CALLS_THAT_REPAY = 40
 
