@@ -115,14 +115,16 @@ async def ask(client: httpx.AsyncClient, server: Server, prompt: str, tokens: in
 async def load(server: Server, prompts: list[str], clients: int, tokens: int) -> float:
     """Let clients send the prompts, each its share in order; return the tokens a second."""
 
-    async def send(share: list[str]) -> None:
-        async with httpx.AsyncClient() as client:
-            for prompt in share:
-                await ask(client, server, prompt, tokens)
+    async def send(client: httpx.AsyncClient, share: list[str]) -> None:
+        for prompt in share:
+            await ask(client, server, prompt, tokens)
 
-    began = time.perf_counter()
-    await asyncio.gather(*(send(prompts[number::clients]) for number in range(clients)))
-    return len(prompts) * tokens / (time.perf_counter() - began)
+    async with contextlib.AsyncExitStack() as stack:
+        # Opened before the time is taken, because that loads certificates.
+        opened = [await stack.enter_async_context(httpx.AsyncClient()) for _ in range(clients)]
+        began = time.perf_counter()
+        await asyncio.gather(*(send(client, prompts[number::clients]) for number, client in enumerate(opened)))
+        return len(prompts) * tokens / (time.perf_counter() - began)
 
 
 def compare(servers: list[Server], prompts: list[str], arguments: argparse.Namespace, tokens: int) -> bool:

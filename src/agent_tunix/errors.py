@@ -229,6 +229,12 @@ class OverloadedError(AgentTunixError, RuntimeError):
     code = "overloaded"
 
 
+class EngineError(AgentTunixError, RuntimeError):
+    """An inference engine does not answer, or not as it must."""
+
+    code = "engine_failed"
+
+
 class NonFiniteUpdateError(AgentTunixError, RuntimeError):
     """A loss or gradient was NaN or infinite. The weights were not updated with it."""
 

@@ -542,6 +542,36 @@ class GenerationConfig:
 
 
 @dataclass
+class EngineConfig:
+    """Inference engines that sample in place of this process; see the page *Sample with an engine*."""
+
+    name: Annotated[str, OneOf("none", "vllm", "sglang", "agent_tunix")] = key(
+        "none", "Engine that samples in training and evaluation; none: this process."
+    )
+    urls: list[str] = key([], "URLs of the engines, such as http://a:8000; all serve the same model.")
+    adapter_directory: str | None = key(
+        None,
+        "Directory that this process and the engines see under the same path; versions of the weights are written "
+        "there. null: engine/ of the run's directory, for engines on this machine.",
+    )
+    api_key_variable: str | None = key(None, "Environment variable with the engines' key; null: they need none.")
+    max_staleness: Natural = key(
+        0,
+        "K: steps that are sampled ahead while the policy is updated, with weights that are K updates old. 0: sampling "
+        "waits for each update.",
+    )
+    max_concurrency: Count = key(256, "Requests that a replica gets at a time.")
+    timeout_s: Positive = key(600.0, "Seconds that a request may take; it is then sent to another replica.")
+    max_retries: Natural = key(5, "Times that a request is sent again after a failure; then the run stops.")
+    mismatch_limit: Positive = key(
+        10.0,
+        "Stop the run where policy/sampler_mismatch_kl exceeds this many times its first value: the engine does not "
+        "sample from the policy.",
+    )
+    num_processes: Natural = key(0, "With agent_tunix: sampling processes to start on this machine, in place of urls.")
+
+
+@dataclass
 class AgentConfig:
     """An agent, which drives its episodes itself and calls the policy over HTTP, in place of `environment.name`.
 
@@ -878,6 +908,7 @@ class Config:
     grpo: GrpoConfig = dataclasses.field(default_factory=GrpoConfig)
     generation: GenerationConfig = dataclasses.field(default_factory=GenerationConfig)
     environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
+    engine: EngineConfig = dataclasses.field(default_factory=EngineConfig)
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
     sft: SftConfig = dataclasses.field(default_factory=SftConfig)
     prefer: PreferConfig = dataclasses.field(default_factory=PreferConfig)
