@@ -19,11 +19,11 @@ from agent_tunix.sampling.requests import TokenRequest
 from tests.engines.stand_ins.engine import Fault, StandIn
 from tests.engines.stand_ins.policies import Policy
 
-_SAMPLING_KEYS = frozenset(
-    ("max_new_tokens", "stop", "stop_token_ids", "stop_regex", "temperature", "top_p", "top_k", "min_p")
-    + ("frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens", "n", "ignore_eos")
-    + ("skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim", "logit_bias", "sampling_seed")
-)
+_SAMPLING_KEYS = {
+    *("max_new_tokens", "min_new_tokens", "stop", "stop_token_ids", "stop_regex", "no_stop_trim", "ignore_eos", "n"),
+    *("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty"),
+    *("skip_special_tokens", "spaces_between_special_tokens", "logit_bias", "sampling_seed"),
+}
 
 
 class GenerateBody(BaseModel):

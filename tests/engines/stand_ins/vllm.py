@@ -69,8 +69,8 @@ class VllmStandIn(StandIn):
         cards = []
         for name in self.names:
             is_base = name == self.base
-            card = {"id": name, "object": "model", "owned_by": "vllm", "parent": None if is_base else self.base}
-            cards.append(card | {"max_model_len": self.policy.max_context if is_base else None})
+            length, parent = (self.policy.max_context, None) if is_base else (None, self.base)
+            cards.append({"id": name, "object": "model", "owned_by": "vllm", "parent": parent, "max_model_len": length})
         return {"object": "list", "data": cards}
 
     async def _complete(self, body: CompletionBody) -> Response:
