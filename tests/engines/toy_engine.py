@@ -27,6 +27,7 @@ class ToyEngine:
     """One replica.
 
     Attributes:
+        url: Its URL.
         bodies: Bodies of the requests, by path.
         fault: Function of an answer that changes it, or gives another one; None leaves it.
         is_healthy: False to answer checks with 503.
@@ -37,13 +38,9 @@ class ToyEngine:
     """
 
     def __init__(self) -> None:
-        self.bodies: list[tuple[str, dict[str, Any]]] = []
-        self.fault: Fault | None = None
-        self.is_healthy = True
-        self.is_held = False
-        self.models = [BASE]
+        self.url = ""
         self.open = 0
-        self.cancelled = threading.Event()
+        self.reset()
         self.app = FastAPI()
         routes: list[tuple[str, str, Callable[..., Any]]] = [
             ("/health", "GET", self._health),
@@ -56,6 +53,15 @@ class ToyEngine:
         ]
         for path, method, endpoint in routes:
             self.app.add_api_route(path, endpoint, methods=[method], response_model=None)
+
+    def reset(self) -> None:
+        """Forget the requests and the faults."""
+        self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.fault: Fault | None = None
+        self.is_healthy = True
+        self.is_held = False
+        self.models = [BASE]
+        self.cancelled = threading.Event()
 
     def _health(self) -> Response:
         return Response(status_code=200 if self.is_healthy else 503)
@@ -136,7 +142,8 @@ class ToyEngine:
             while not server.started:
                 time.sleep(0.002)
             try:
-                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+                self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                yield self.url
             finally:
                 self.is_held = False
                 server.should_exit = server.force_exit = True
