@@ -32,6 +32,7 @@ class ToyEngine:
         fault: Function of an answer that changes it, or gives another one; None leaves it.
         is_healthy: False to answer checks with 503.
         is_held: True to answer no request for tokens.
+        delay_s: Seconds that each request for tokens takes.
         models: Names of the models.
         open: Requests for tokens that are being answered.
         cancelled: Set when a client leaves a request that is held.
@@ -60,6 +61,7 @@ class ToyEngine:
         self.fault: Fault | None = None
         self.is_healthy = True
         self.is_held = False
+        self.delay_s = 0.0
         self.models = [BASE]
         self.cancelled = threading.Event()
 
@@ -79,6 +81,7 @@ class ToyEngine:
         if path in ("/v1/completions", "/generate"):
             self.open += 1
             try:
+                await asyncio.sleep(self.delay_s)
                 while self.is_held:
                     await asyncio.sleep(0.005)
                     if await request.is_disconnected():
@@ -148,3 +151,12 @@ class ToyEngine:
                 self.is_held = False
                 server.should_exit = server.force_exit = True
                 thread.join()
+
+
+def main(port: int, delay_s: float) -> None:
+    """Serve in a process of its own, print the URL, and end when it is killed."""
+    engine = ToyEngine()
+    engine.delay_s = delay_s
+    with engine.serving(port) as url:
+        print(url, flush=True)
+        threading.Event().wait()

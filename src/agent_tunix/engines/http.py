@@ -13,7 +13,7 @@ import logging
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -113,7 +113,7 @@ class HttpWire:
         base_model: Name of the model that the engines serve, once one has told it.
     """
 
-    kind = ""
+    kind: ClassVar[str] = ""
     _version_path: str | None = "/version"
     _adapters_path = "/v1"
 

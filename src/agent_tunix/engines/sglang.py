@@ -5,7 +5,7 @@ Adapters need a server with `--enable-lora`; seeds are followed only with `--ena
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -23,7 +23,7 @@ _SEEDS = 2**63
 class SglangWire(HttpWire):
     """The routes of SGLang; see `Wire`. Each name of a model but the base's is one of an adapter."""
 
-    kind = "sglang"
+    kind: ClassVar[str] = "sglang"
     _version_path = "/server_info"
     _adapters_path = ""
 

@@ -6,7 +6,7 @@ The log-probabilities are those of the sampling temperature only with `--logprob
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -32,7 +32,7 @@ NEUTRAL = {
 class VllmWire(HttpWire):
     """The routes of vLLM; see `Wire`."""
 
-    kind = "vllm"
+    kind: ClassVar[str] = "vllm"
     _has_filters = False
 
     async def sample(self, client: httpx.AsyncClient, model: str, request: TokenRequest) -> TokenReply:

@@ -8,7 +8,7 @@ Engines that serve one set of weights are told instead to read others, between t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import httpx
 
@@ -41,7 +41,7 @@ class Wire(Protocol):
         httpx.TransportError: The engine did not answer.
     """
 
-    kind: str
+    kind: ClassVar[str]
 
     async def describe(self, client: httpx.AsyncClient) -> EngineFacts:
         """Return what the engine tells of itself, once it is ready."""
