@@ -1,11 +1,12 @@
 """Requests to engines: what is sent, what comes back, and which replica answers."""
 
+import asyncio
 import contextlib
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,33 @@ def test_a_replica_that_comes_back_is_brought_up_to_date_first(engine: ToyEngine
         source.follow(2, "policy-v2")  # which this replica does not have: it has started again
         assert source.submit(request_of()).result(20).version == 2
         assert seen == [engine.url]
+
+
+def test_a_replica_does_not_join_while_the_others_get_weights(engine: ToyEngine, other: ToyEngine) -> None:
+    begun, finish = threading.Event(), threading.Event()
+    joins: list[bool] = []
+
+    async def act(wire: Wire, client: httpx.AsyncClient) -> None:
+        begun.set()
+        while not finish.is_set():
+            await asyncio.sleep(0.005)
+
+    async def join(wire: Wire, client: httpx.AsyncClient) -> None:
+        joins.append(finish.is_set())
+
+    other.is_healthy = False
+    with opened(WIRES[0], engine.url, other.url) as source, ThreadPoolExecutor() as threads:
+        source.submit(request_of()).result(20)
+        source.on_rejoin = join
+        done = threads.submit(source.each, act)
+        assert begun.wait(20)
+        other.is_healthy = True
+        _until(lambda: other.num_checks == 1)
+        assert source.counts.up == 1
+        finish.set()
+        assert list(done.result(20)) == [engine.url]
+        source.wait_until_ready()
+    assert joins == [True]
 
 
 def test_an_action_on_all_replicas_leaves_out_one_that_fails(engine: ToyEngine, other: ToyEngine) -> None:

@@ -33,6 +33,7 @@ class ToyEngine:
         is_healthy: False to answer checks with 503.
         is_held: True to answer no request for tokens.
         delay_s: Seconds that each request for tokens takes.
+        num_checks: Checks that it passed.
         models: Names of the models.
         open: Requests for tokens that are being answered.
         cancelled: Set when a client leaves a request that is held.
@@ -62,10 +63,12 @@ class ToyEngine:
         self.is_healthy = True
         self.is_held = False
         self.delay_s = 0.0
+        self.num_checks = 0
         self.models = [BASE]
         self.cancelled = threading.Event()
 
     def _health(self) -> Response:
+        self.num_checks += self.is_healthy
         return Response(status_code=200 if self.is_healthy else 503)
 
     def _list(self) -> dict[str, Any]:

@@ -71,8 +71,7 @@ class Replicas:
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(max_concurrency * len(self.all))
         self._homes: dict[int, Replica] = {}  # by beginning of a prompt
-        # Held while a replica joins, and during actions on all: none may join in the middle of one.
-        self._joining = asyncio.Lock()
+        self._num_acting = self._num_acted = 0  # actions on all replicas: in progress, and ended
 
     @property
     def up(self) -> list[Replica]:
@@ -123,9 +122,13 @@ class Replicas:
                 return await action(self._wire, replica.client)
 
         await self._until(lambda: self.up)
-        async with self._joining:
-            replicas = self.up
+        replicas = self.up
+        self._num_acting += 1
+        try:
             results = await asyncio.gather(*map(act, replicas), return_exceptions=True)
+        finally:
+            self._num_acting -= 1
+            self._num_acted += 1
         done = {}
         for replica, result in zip(replicas, results, strict=True):
             if not isinstance(result, BaseException):
@@ -208,7 +211,7 @@ class Replicas:
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 if not replica.is_up:
                     replica.error = reason
-                elif num_failed >= _MOST_FAILED_CHECKS and not self._joining.locked():
+                elif num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
                     self._leave_out(replica, reason)
                     for limit in replica.limits:
                         if not limit.expired():
@@ -220,10 +223,16 @@ class Replicas:
                     await replica.changed.wait()
 
     async def _join(self, replica: Replica) -> None:
-        async with self._joining, asyncio.timeout(self._timeout_s):
+        """Let a replica join after `on_rejoin`, which is repeated where an action on the others came in between."""
+        num_acted = -1
+        while num_acted != self._num_acted or self._num_acting:
+            while self._num_acting:
+                await asyncio.sleep(_POLL_S)
+            num_acted = self._num_acted
             if self.on_rejoin is not None:
-                await self.on_rejoin(self._wire, replica.client)
-            replica.is_up = True
+                async with asyncio.timeout(self._timeout_s):
+                    await self.on_rejoin(self._wire, replica.client)
+        replica.is_up = True
         _LOGGER.info("the engine %s answers", replica.url)
 
     def _unreachable(self) -> EngineError:
