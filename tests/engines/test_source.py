@@ -22,14 +22,14 @@ from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from tests.engines.toy_engine import BASE, VOCAB, ToyEngine, sampled
 from tests.raising import raises
 
-WIRES: list[Wire] = [VllmWire(BASE, VOCAB), SglangWire(BASE, VOCAB)]
+WIRES: list[Wire] = [VllmWire(VOCAB), SglangWire(VOCAB)]
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.kind)
 PATHS = {"vllm": "/v1/completions", "sglang": "/generate"}
 
 
 @contextlib.contextmanager
 def opened(wire: Wire, *urls: str, **options: Any) -> Iterator[EngineSource]:
-    with EngineSource(urls, wire, base_model=BASE, **{"timeout_s": 20.0} | options) as source:
+    with EngineSource(urls, wire, **{"timeout_s": 20.0} | options) as source:
         yield source
 
 
@@ -260,7 +260,7 @@ def test_closing_leaves_neither_requests_nor_threads(engine: ToyEngine) -> None:
     engine.is_held = True
     before = set(threading.enumerate())
     with engine.serving() as url:
-        source = EngineSource([url], WIRES[0], base_model=BASE)
+        source = EngineSource([url], WIRES[0])
         future = source.submit(request_of())
         _until(lambda: engine.open == 1)
         source.close()

@@ -45,7 +45,7 @@ class ToyEngine:
         self.open = 0
         self.cancelled = threading.Event()
         self.app = FastAPI()
-        for path, method, endpoint in [
+        routes: list[tuple[str, str, Callable[..., Any]]] = [
             ("/health", "GET", self._health),
             ("/version", "GET", lambda: {"version": "0.33.0"}),
             ("/server_info", "GET", lambda: {"version": "0.5.23"}),
@@ -53,7 +53,8 @@ class ToyEngine:
             ("/v1/completions", "POST", self._complete),
             ("/generate", "POST", self._generate),
             ("/{path:path}", "POST", self._other),
-        ]:
+        ]
+        for path, method, endpoint in routes:
             self.app.add_api_route(path, endpoint, methods=[method], response_model=None)
 
     def _health(self) -> Response:

@@ -1,24 +1,23 @@
-"""HTTP requests to an engine, and the errors that its answers mean.
+"""HTTP requests to an engine, the errors that its answers mean, and the routes that all kinds share.
 
-The codes of these errors:
-
-- `engine_unavailable`: there is no answer, or one of a server that fails (5xx, no JSON). Another replica may answer.
-- `engine_unreachable`: no replica has answered for the time that a request may take.
-- `engine_busy`: the engine has too many requests (429). It may answer later.
-- `engine_no_model`: the engine does not have the model that the request names.
-- `engine_refused`: the request cannot be answered (4xx).
-- `engine_answer`: the answer contradicts the request or itself.
-- `engine_aborted`: the engine gave up the reply.
-- `engine_other_model`, `engine_version`: the reply is of another model, or of other weights.
+Codes of the errors: `engine_unavailable` (no answer, or one of a server that fails), `engine_unreachable` (no replica
+answers for as long as a request may take), `engine_busy` (429), `engine_no_model` (it does not have the model that the
+request names), `engine_refused` (4xx, or `success: false`), `engine_answer` (the answer contradicts its request or
+itself), `engine_aborted` (it gave up the reply), `engine_other_model` and `engine_version` (the reply is of another
+model, or of other weights).
 """
 
+import contextlib
 import json
 import logging
 import ssl
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from agent_tunix.engines.wire import EngineFacts
 from agent_tunix.errors import AgentTunixError, ConfigError, EngineError
 from agent_tunix.proxies import is_loopback
 from agent_tunix.visible_text import one_line
@@ -37,9 +36,8 @@ def open_client(url: str, api_key: str | None, timeout_s: float) -> httpx.AsyncC
     Raises:
         ConfigError: The URL, or a proxy of the environment, cannot be used.
     """
-    logger = logging.getLogger("httpx")  # it logs a line for each request
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)
+    if (logger := logging.getLogger("httpx")).level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)  # it logs a line for each request
     is_local, has_tls = is_loopback(url), url.startswith("https:")
     try:
         if not url.startswith(("http://", "https://")):
@@ -58,63 +56,90 @@ def open_client(url: str, api_key: str | None, timeout_s: float) -> httpx.AsyncC
 
 
 async def call(
-    client: httpx.AsyncClient,
-    method: str,
-    path: str,
-    body: Any = None,
-    *,
-    refusal: type[AgentTunixError] = EngineError,
+    client: httpx.AsyncClient, path: str, body: Any = None, *, refusal: type[AgentTunixError] = EngineError
 ) -> Any:
-    """Send a request and return the JSON of its answer; the text of an answer that is none, such as `Success: …`.
-
-    Args:
-        client: Client of the engine.
-        method: HTTP method.
-        path: Path, with its query.
-        body: JSON object to send; None for none.
-        refusal: Error for a request whose values the engine refuses.
+    """Post a body, or get a path without one, and return the answer: the data of JSON, or the text of anything else.
 
     Raises:
-        EngineError: The engine refuses the request, or fails; see the codes of this module.
+        EngineError: The engine refuses the request, or fails.
+        AgentTunixError: It refuses a value of the request; an error of the class `refusal`.
         httpx.RequestError: There is no answer, or half of one.
     """
-    response = await client.request(method, path, json=body)
+    response = await client.request("GET" if body is None else "POST", path, json=body)
     status, text = response.status_code, response.text
-    if status < 400:
-        return _read(client, path, text, response.headers.get("content-type", ""))
-    message = f"{client.base_url}{path.lstrip('/')} answered {status}: {_words(client, text)}"
-    if status == 429:
-        raise EngineError(message, code="engine_busy")
+    key = client.headers.get("Authorization", "").removeprefix("Bearer ")
+    words = one_line(text.replace(key, "[key]") if key else text)[:_MOST_CHARACTERS]
+    message = f"{client.base_url}{path.lstrip('/')} answered {status}: {words}"
     if status >= 500 or status == 408:
         raise EngineError(message, code="engine_unavailable")
-    if path in _SAMPLING and status in (400, 404) and any(words in text for words in _NO_MODEL):
+    if status == 429:
+        raise EngineError(message, code="engine_busy")
+    if status in (400, 404) and path in _SAMPLING and any(phrase in text for phrase in _NO_MODEL):
         raise EngineError(message, code="engine_no_model")
     if status in (400, 413, 422) and refusal is not EngineError:
         raise refusal(message)
-    raise EngineError(message, code="engine_refused")
-
-
-def _read(client: httpx.AsyncClient, path: str, text: str, content_type: str) -> Any:
-    """Return the data of an answer; raise EngineError if it says that it is a failure."""
-    if "json" not in content_type:
+    if status >= 400:
+        raise EngineError(message, code="engine_refused")
+    if "json" not in response.headers.get("content-type", ""):
         return text
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        raise EngineError(
-            f"{client.base_url}{path.lstrip('/')} answered with broken JSON: {_words(client, text)}",
-            code="engine_unavailable",
-        ) from None
+        raise EngineError(f"{message}: this is not JSON", code="engine_unavailable") from None
     if isinstance(data, dict) and (data.get("success") is False or data.get("error")):
-        raise EngineError(
-            f"{client.base_url}{path.lstrip('/')} answered with a failure: {_words(client, text)}",
-            code="engine_refused",
-        )
+        raise EngineError(message, code="engine_refused")
     return data
 
 
-def _words(client: httpx.AsyncClient, text: str) -> str:
-    """Return what an engine says, on one line, bounded, and without the key, which it may repeat."""
-    key = client.headers.get("Authorization", "").removeprefix("Bearer ")
-    text = one_line(text.replace(key, "[key]") if key else text)
-    return text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + "…"
+@contextlib.contextmanager
+def reading(client: httpx.AsyncClient) -> Iterator[None]:
+    """Raise EngineError where the block meets an answer of another form than it reads, or raises ValueError."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise EngineError(
+            f"{client.base_url} answered what it must not: {type(error).__name__}: {error}",
+            code=getattr(error, "code", "engine_answer"),
+        ) from error
+
+
+class HttpWire:
+    """The routes that all kinds of engines share; see `Wire`.
+
+    Args:
+        vocab_size: Number of the model's tokens; a reply with another one is an error. None: they are not checked.
+
+    Attributes:
+        base_model: Name of the model that the engines serve, once one has told it.
+    """
+
+    kind = ""
+    _version_path: str | None = "/version"
+    _adapters_path = "/v1"
+
+    def __init__(self, vocab_size: int | None = None) -> None:
+        self.vocab_size = vocab_size
+        self.base_model = ""
+
+    async def describe(self, client: httpx.AsyncClient) -> EngineFacts:
+        """Return what the engine tells of itself, once it is ready."""
+        await call(client, "/health")
+        answer = await call(client, "/v1/models")
+        version = await call(client, self._version_path) if self._version_path else {"version": ""}
+        with reading(client):
+            models = sorted(answer["data"], key=lambda model: model.get("parent") is not None)
+            self._check_model(models[0])
+            names = tuple(str(model["id"]) for model in models)
+            return EngineFacts(self.kind, str(version["version"]), names, models[0].get("max_model_len"))
+
+    def _check_model(self, model: dict[str, Any]) -> None:
+        """Raise ValueError if a description of the base is that of another kind of engine."""
+
+    async def load_adapter(self, client: httpx.AsyncClient, name: str, directory: Path) -> None:
+        """Let the engine sample with an adapter in PEFT's format, under a new name."""
+        body = {"lora_name": name, "lora_path": str(directory)}
+        await call(client, f"{self._adapters_path}/load_lora_adapter", body)
+
+    async def unload_adapter(self, client: httpx.AsyncClient, name: str) -> None:
+        """Let the engine forget an adapter."""
+        await call(client, f"{self._adapters_path}/unload_lora_adapter", {"lora_name": name})

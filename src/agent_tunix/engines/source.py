@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,35 +20,33 @@ except ImportError as _error:
         f"{_error}; an engine requires httpx and tenacity: pip install 'agent_tunix[engines]'", code="missing_package"
     ) from _error
 
+from agent_tunix.engines.own import OwnWire
 from agent_tunix.engines.replicas import TRANSIENT, Action, Replica, Replicas
 from agent_tunix.engines.replies import UNKNOWN_VERSION
+from agent_tunix.engines.sglang import SglangWire
+from agent_tunix.engines.vllm import VllmWire
 from agent_tunix.engines.wire import EngineFacts, Wire
 
 Result = TypeVar("Result")
 _MOST_WAIT_S = 10.0
 
 
+def make_wire(kind: str, vocab_size: int | None = None) -> Wire:
+    """Return the routes of a kind of engine, `engine.name`. With a vocabulary size, other token ids are errors."""
+    return {wire.kind: wire for wire in (VllmWire, SglangWire, OwnWire)}[kind](vocab_size)
+
+
 @dataclass(frozen=True)
 class EngineCounts:
-    """The work of an engine since its source was made.
+    """The work of an engine since its source was made, but for the last two."""
 
-    Attributes:
-        requests: Requests that were answered.
-        tokens: Tokens of the replies.
-        retries: Times that a request was sent again.
-        context_cut: Replies that ended at the engine's context, before the tokens that were asked for.
-        left_out: Times that a replica was left out.
-        running: Requests that the replicas answer now.
-        up: Replicas that get requests now.
-    """
-
-    requests: int = 0
-    tokens: int = 0
-    retries: int = 0
-    context_cut: int = 0
-    left_out: int = 0
-    running: int = 0
-    up: int = 0
+    requests: int = 0  # that were answered
+    tokens: int = 0  # of the replies
+    retries: int = 0  # times that a request was sent again
+    context_cut: int = 0  # replies that ended at the engine's context, before the tokens that were asked for
+    left_out: int = 0  # times that a replica was left out
+    running: int = 0  # requests that replicas answer now
+    up: int = 0  # replicas that get requests now
 
 
 class EngineSource(Closing):
@@ -57,11 +55,13 @@ class EngineSource(Closing):
     Args:
         urls: URLs of the replicas.
         wire: Routes of the engine.
-        base_model: Name of the model that the replicas serve.
-        api_key: Their key; None if they need none.
+        api_key: Key of the replicas; None if they need none.
         max_concurrency: Requests that a replica gets at a time; the others wait here.
         timeout_s: Seconds that a request may take at a replica, and for which requests wait while none answers.
         max_retries: Times that a request is sent again after a failure.
+
+    Attributes:
+        base_model: Name of the model that the replicas serve, known after `wait_until_ready`.
 
     Raises:
         ConfigError: A URL cannot be used, or a package is missing.
@@ -72,29 +72,28 @@ class EngineSource(Closing):
         urls: Sequence[str],
         wire: Wire,
         *,
-        base_model: str,
         api_key: str | None = None,
         max_concurrency: int = 256,
         timeout_s: float = 600.0,
         max_retries: int = 5,
     ) -> None:
+        self.base_model = ""
         self._wire = wire
-        self._base_model = base_model
         self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._replicas = Replicas(urls, wire, api_key=api_key, max_concurrency=max_concurrency, timeout_s=timeout_s)
-        self._followed = (0, base_model)
+        self._followed: tuple[int, str | None] = (0, None)
         self._versions: dict[str, int] = {}
         self._counts = EngineCounts()
         self._lock = threading.Lock()
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._thread = threading.Thread(target=self._run_loop, name="engine-source", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="engine-source", daemon=True)
         self._thread.start()
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
-        """Begin to continue a prompt with the model that was followed last; see `TokenSource`.
+        """Begin to continue a prompt with the model that was followed last, at first the base; see `TokenSource`.
 
         Args:
             request: The prompt. Its `adapter` names another model of the engine.
@@ -111,12 +110,7 @@ class EngineSource(Closing):
         return self._start(self._answer(request, model, version, on_part))
 
     def follow(self, version: int, model: str) -> None:
-        """Sample new requests from a model, which all replicas have, and give their replies a version.
-
-        Args:
-            version: Number of weight updates of the model.
-            model: Name of the base or of an adapter. An adapter keeps its version.
-        """
+        """Sample new requests from a model that all replicas have, of a number of weight updates."""
         self._versions[model] = version
         self._followed = (version, model)
 
@@ -139,13 +133,21 @@ class EngineSource(Closing):
         """Wait for all replicas, at most `timeout_s`, and return what they tell of themselves by URL.
 
         Raises:
-            EngineError: A replica does not answer; the message says why.
+            EngineError: A replica does not answer, or serves another model than the others.
         """
-        return self._start(self._replicas.wait_for_all()).result()
+        facts = self._start(self._replicas.wait_for_all()).result()
+        told = {replica.url: one for replica, one in zip(self._replicas.all, facts, strict=True)}
+        self.base_model = facts[0].models[0]
+        if len({(one.models[0], one.max_context) for one in facts}) > 1:
+            names = ", ".join(f"{url}: {one.models[0]} (context {one.max_context})" for url, one in told.items())
+            raise EngineError(
+                f"all of engine.urls must serve the same model, but they serve {names}", code="engine_differs"
+            )
+        return told
 
     @property
     def on_rejoin(self) -> Action[object] | None:
-        """An action on each replica that was not there, before it gets requests. It may raise EngineError."""
+        """An action on each replica that was not there, before it gets requests. After an error it stays out."""
         return self._replicas.on_rejoin
 
     @on_rejoin.setter
@@ -156,12 +158,8 @@ class EngineSource(Closing):
     def counts(self) -> EngineCounts:
         """The work of the engine so far."""
         replicas = self._replicas
-        return dataclasses.replace(
-            self._counts,
-            left_out=replicas.num_left_out,
-            running=sum(one.num_running for one in replicas.all),
-            up=sum(one.is_up for one in replicas.all),
-        )
+        running = sum(one.num_running for one in replicas.all)
+        return dataclasses.replace(self._counts, left_out=replicas.num_left_out, running=running, up=len(replicas.up))
 
     def close(self) -> None:
         """Cancel all requests, close the connections and end the thread."""
@@ -173,7 +171,7 @@ class EngineSource(Closing):
 
     # --- in the thread ---------------------------------------------------------------------------------------------
 
-    def _run_loop(self) -> None:
+    def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
@@ -184,7 +182,8 @@ class EngineSource(Closing):
         for task in tasks:
             task.cancel()
         await asyncio.wait({*tasks, watcher})
-        await self._replicas.close()
+        for replica in self._replicas.all:
+            await replica.client.aclose()
 
     def _start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         with self._lock:
@@ -194,49 +193,46 @@ class EngineSource(Closing):
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _answer(
-        self, request: TokenRequest, model: str, version: int, on_part: Callable[[TokenReply], None] | None
+        self, request: TokenRequest, model: str | None, version: int, on_part: Callable[[TokenReply], None] | None
     ) -> TokenReply:
-        failures = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self._max_retries + 1),
-            wait=tenacity.wait_random_exponential(multiplier=0.1, max=_MOST_WAIT_S),
-            retry=tenacity.retry_if_exception(lambda error: getattr(error, "code", "") in TRANSIENT),
-            before_sleep=self._count_retry,
-            reraise=True,
-        )
+        failures = self._retrying(TRANSIENT, tenacity.stop_after_attempt(self._max_retries + 1))
         # An engine that has too many requests has not failed.
-        busy = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_delay(self._timeout_s),
-            wait=tenacity.wait_random_exponential(multiplier=0.5, max=_MOST_WAIT_S),
-            retry=tenacity.retry_if_exception(lambda error: getattr(error, "code", "") == "engine_busy"),
-            before_sleep=self._count_retry,
-            reraise=True,
-        )
+        busy = self._retrying({"engine_busy"}, tenacity.stop_after_delay(self._timeout_s))
         reply: TokenReply = await failures(busy, self._sample, request, model, version, set())
-        self._count(request, reply)
+        counts = self._counts
+        self._counts = dataclasses.replace(
+            counts,
+            requests=counts.requests + 1,
+            tokens=counts.tokens + len(reply.tokens),
+            context_cut=counts.context_cut
+            + (reply.finish_reason == "length" and len(reply.tokens) < request.max_tokens),
+        )
         if on_part is not None:
             on_part(reply)
         return reply
 
-    async def _sample(self, request: TokenRequest, model: str, version: int, tried: set[Replica]) -> TokenReply:
+    def _retrying(self, codes: Collection[str], stop: tenacity.stop.stop_base) -> tenacity.AsyncRetrying:
+        """Return what calls a function again after errors with some codes."""
+        return tenacity.AsyncRetrying(
+            stop=stop,
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=_MOST_WAIT_S),
+            retry=tenacity.retry_if_exception(lambda error: getattr(error, "code", "") in codes),
+            before_sleep=self._count_retry,
+            reraise=True,
+        )
+
+    def _count_retry(self, state: tenacity.RetryCallState) -> None:
+        self._counts = dataclasses.replace(self._counts, retries=self._counts.retries + 1)
+
+    async def _sample(self, request: TokenRequest, model: str | None, version: int, tried: set[Replica]) -> TokenReply:
         async with self._replicas.one(request.prompt, tried) as replica:
-            reply = await self._wire.sample(replica.client, model, request)
-        if model == self._base_model and reply.version not in (UNKNOWN_VERSION, version):
+            assert replica.facts is not None, "it is up"
+            base = replica.facts.models[0]
+            reply = await self._wire.sample(replica.client, model or base, request)
+        if model in (None, base) and reply.version not in (UNKNOWN_VERSION, version):
             raise EngineError(
                 f"{replica.url} must sample with the weights of version {version}, but it did with those of version "
                 f"{reply.version}; nothing else may load weights into it",
                 code="engine_version",
             )
         return dataclasses.replace(reply, version=version)
-
-    def _count_retry(self, state: tenacity.RetryCallState) -> None:
-        self._counts = dataclasses.replace(self._counts, retries=self._counts.retries + 1)
-
-    def _count(self, request: TokenRequest, reply: TokenReply) -> None:
-        counts = self._counts
-        is_cut = reply.finish_reason == "length" and len(reply.tokens) < request.max_tokens
-        self._counts = dataclasses.replace(
-            counts,
-            requests=counts.requests + 1,
-            tokens=counts.tokens + len(reply.tokens),
-            context_cut=counts.context_cut + is_cut,
-        )

@@ -1,141 +1,110 @@
 """vLLM's routes: `/v1/completions` with token ids, adapters by name, and weights that are read again.
 
 Adapters need a server with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; whole weights one with `VLLM_SERVER_DEV_MODE=1`.
-The log-probabilities are of the sampling temperature only with `--logprobs-mode processed_logprobs`.
+The log-probabilities are those of the sampling temperature only with `--logprobs-mode processed_logprobs`.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 
-from agent_tunix.engines import replies
-from agent_tunix.engines.http import call
-from agent_tunix.engines.wire import EngineFacts
-from agent_tunix.errors import RequestRefusedError
+from agent_tunix.engines.http import HttpWire, call, reading
+from agent_tunix.engines.replies import UNKNOWN_VERSION, check_prompt, make_reply, read_logp, refuse_unsupported
+from agent_tunix.errors import EngineError, RequestRefusedError
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 # Seeds on the wire have 64 bits and a sign.
 _SEEDS = 2**64
+# Every key of sampling is sent: a model's generation_config.json may set those that are left out.
+NEUTRAL = {
+    "n": 1,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "ignore_eos": False,
+}
 
 
-class VllmWire:
-    """The routes of vLLM; see `Wire`.
+class VllmWire(HttpWire):
+    """The routes of vLLM; see `Wire`."""
 
-    Args:
-        base_model: Name of the model that the engines serve.
-        vocab_size: Number of its tokens; a reply with another one is an error. None: they are not checked.
-    """
-
-    kind: ClassVar[str] = "vllm"
-
-    def __init__(self, base_model: str, vocab_size: int | None = None) -> None:
-        self.base_model = base_model
-        self.vocab_size = vocab_size
-
-    async def describe(self, client: httpx.AsyncClient) -> EngineFacts:
-        """Return what the engine tells of itself, once it is ready."""
-        await call(client, "GET", "/health")
-        models, max_context = await replies.read_models(client)
-        return EngineFacts(self.kind, await self._read_version(client), models, max_context)
-
-    async def _read_version(self, client: httpx.AsyncClient) -> str:
-        answer = await call(client, "GET", "/version")
-        with replies.reading(client):
-            return str(answer["version"])
+    kind = "vllm"
+    _has_filters = False
 
     async def sample(self, client: httpx.AsyncClient, model: str, request: TokenRequest) -> TokenReply:
         """Return the continuation of a prompt."""
-        self._refuse(request)
+        refuse_unsupported(request, self.kind, has_filters=self._has_filters)
         body = {
-            "model": model,
-            "prompt": list(request.prompt),
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
             "stop": list(request.stop_strings),
             "stop_token_ids": list(request.stop_ids),
-            "logprobs": 0,
-            "return_token_ids": True,
-            **self._filters(request),
         }
+        if self._has_filters:
+            body |= {"top_k": request.top_k or 0, "top_p": request.top_p, "min_p": request.min_p}
         if request.seed is not None:
             body["seed"] = (request.seed + _SEEDS // 2) % _SEEDS - _SEEDS // 2
-        answer = await call(client, "POST", "/v1/completions", body, refusal=RequestRefusedError)
-        with replies.reading(client):
-            replies.check_model(client, model, answer["model"])
-            (choice,) = answer["choices"]
-            replies.check_prompt(client, request.prompt, choice["prompt_token_ids"])
-            return replies.make_reply(
-                client,
+        answer, choice = await self._complete(client, model, request.prompt, body, RequestRefusedError)
+        with reading(client):
+            return make_reply(
                 request,
                 choice["token_ids"],
                 choice["logprobs"]["token_logprobs"],
                 choice["finish_reason"],
-                vocab_size=self.vocab_size,
+                self.vocab_size,
                 version=self._version_of(answer),
                 num_cached=((answer.get("usage") or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
             )
 
-    def _refuse(self, request: TokenRequest) -> None:
-        replies.refuse_unsupported(request, self.kind)
-
-    def _filters(self, request: TokenRequest) -> dict[str, Any]:
-        """Return every key of sampling that the model's own defaults would set otherwise."""
-        return {
-            "n": 1,
-            "top_k": 0,
-            "top_p": 1.0,
-            "min_p": 0.0,
-            "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
-            "repetition_penalty": 1.0,
-            "min_tokens": 0,
-            "ignore_eos": False,
-        }
-
-    def _version_of(self, answer: dict[str, Any]) -> int:
-        return replies.UNKNOWN_VERSION
-
     async def score(self, client: httpx.AsyncClient, model: str, tokens: Sequence[int]) -> list[float]:
         """Return the log-probability of each token after the first, at temperature 1.
 
-        They are computed anew: what the engine has cached of the tokens is not used.
+        The engine computes all of them: it uses nothing that it has cached of the tokens.
         """
-        body = {
-            "model": model,
-            "prompt": list(tokens),
-            "max_tokens": 0,
-            "echo": True,
-            "temperature": 1.0,
-            "logprobs": 0,
-            "return_token_ids": True,
-            **self._filters(TokenRequest(tuple(tokens), 0)),
-        }
-        answer = await call(client, "POST", "/v1/completions", body)
-        with replies.reading(client):
-            replies.check_model(client, model, answer["model"])
-            (choice,) = answer["choices"]
-            replies.check_prompt(client, tokens, choice["prompt_token_ids"])
+        body = {"max_tokens": 0, "echo": True, "temperature": 1.0}
+        _, choice = await self._complete(client, model, tokens, body)
+        with reading(client):
             logps = choice["logprobs"]["token_logprobs"]
             if len(logps) != len(tokens):
-                raise ValueError(f"{len(logps)} log-probabilities of {len(tokens)} tokens")
-            return [replies.read_logp(logp) for logp in logps[1:]]
+                raise ValueError(f"there are {len(logps)} log-probabilities of {len(tokens)} tokens")
+            return [read_logp(logp) for logp in logps[1:]]
 
-    async def load_adapter(self, client: httpx.AsyncClient, name: str, directory: Path) -> None:
-        """Let the engine sample with an adapter in PEFT's format, under a new name."""
-        await call(client, "POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(directory)})
+    async def _complete(
+        self,
+        client: httpx.AsyncClient,
+        model: str,
+        prompt: Sequence[int],
+        body: dict[str, Any],
+        refusal: type[EngineError | RequestRefusedError] = EngineError,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the answer to a request and its only choice, which are of the model and the prompt."""
+        fields = {"model": model, "prompt": list(prompt), "logprobs": 0, "return_token_ids": True, "top_k": 0}
+        answer = await call(client, "/v1/completions", fields | NEUTRAL | {"min_tokens": 0} | body, refusal=refusal)
+        with reading(client):
+            if answer["model"] != model:
+                raise EngineError(
+                    f"{client.base_url} must reply with the model {model}, but did with {answer['model']!r:.80}; see "
+                    "whether the engine falls back to its base where an adapter is missing",
+                    code="engine_other_model",
+                )
+            (choice,) = answer["choices"]
+            check_prompt(prompt, choice["prompt_token_ids"])
+            return answer, choice
 
-    async def unload_adapter(self, client: httpx.AsyncClient, name: str) -> None:
-        """Let the engine forget an adapter."""
-        await call(client, "POST", "/v1/unload_lora_adapter", {"lora_name": name})
+    def _version_of(self, answer: dict[str, Any]) -> int:
+        return UNKNOWN_VERSION
 
     async def load_weights(self, client: httpx.AsyncClient, directory: Path, version: int) -> None:
         """Let the engine read all weights, and drop what it has cached. Requests that it answers end before."""
         try:
-            await call(client, "POST", "/pause?mode=wait")
-            body = {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
-            await call(client, "POST", "/collective_rpc", body)
-            await call(client, "POST", "/reset_prefix_cache")
+            await call(client, "/pause?mode=wait", {})
+            await call(
+                client, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
+            )
+            await call(client, "/reset_prefix_cache", {})
         finally:
-            await call(client, "POST", "/resume")
+            await call(client, "/resume", {})
