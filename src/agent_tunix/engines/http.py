@@ -79,7 +79,9 @@ async def call(
     if status in (400, 413, 422) and refusal is not EngineError:
         raise refusal(message)
     if status >= 400:
-        raise EngineError(message, code="engine_refused")
+        is_unknown = status == 404 and "Not Found" in text
+        remedy = "; the server has no such route: start it with the options that its recipe names" if is_unknown else ""
+        raise EngineError(message + remedy, code="engine_refused")
     if "json" not in response.headers.get("content-type", ""):
         return text
     try:

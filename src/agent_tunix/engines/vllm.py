@@ -4,6 +4,7 @@ Adapters need a server with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; whole weigh
 The log-probabilities are those of the sampling temperature only with `--logprobs-mode processed_logprobs`.
 """
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -100,11 +101,13 @@ class VllmWire(HttpWire):
 
     async def load_weights(self, client: httpx.AsyncClient, directory: Path, version: int) -> None:
         """Let the engine read all weights, and drop what it has cached. Requests that it answers end before."""
+        body = {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
         try:
             await call(client, "/pause?mode=wait", {})
-            await call(
-                client, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
-            )
+            await call(client, "/collective_rpc", body)
             await call(client, "/reset_prefix_cache", {})
-        finally:
-            await call(client, "/resume", {})
+        except BaseException:
+            with contextlib.suppress(EngineError, httpx.HTTPError):
+                await call(client, "/resume", {})
+            raise
+        await call(client, "/resume", {})
