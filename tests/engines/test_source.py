@@ -221,6 +221,22 @@ def test_requests_that_share_a_prompt_go_to_one_replica(engine: ToyEngine, other
     assert [len(share) for share in shares] == [2, 2]
 
 
+def test_a_conversation_goes_on_where_it_began(engine: ToyEngine, other: ToyEngine) -> None:
+    with opened(WIRES[0], engine.url, other.url) as source:
+        source.wait_until_ready()
+        engine.is_held = other.is_held = True
+        prompts: list[tuple[int, ...]] = [(number, 1, 2) for number in range(6)]
+        for _ in range(3):
+            futures = [source.submit(request_of(*prompt, count=40)) for prompt in prompts]
+            _until(lambda: engine.open + other.open == 6 or not engine.is_held)
+            engine.is_held = other.is_held = False
+            replies = [future.result(20) for future in futures]
+            prompts = [(*prompt, *reply.tokens, 9, 9) for prompt, reply in zip(prompts, replies, strict=True)]
+    speakers = [{body["prompt"][0] for _, body in one.bodies} for one in (engine, other)]
+    assert [len(one) for one in speakers] == [3, 3]
+    assert not speakers[0] & speakers[1]
+
+
 def test_a_replica_gets_no_more_requests_than_it_may(engine: ToyEngine) -> None:
     engine.is_held = True
     with opened(WIRES[0], engine.url, max_concurrency=3) as source:

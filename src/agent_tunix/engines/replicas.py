@@ -102,11 +102,11 @@ class Replicas:
         Raises:
             EngineError: The block failed, or no replica was up for `timeout_s`.
         """
-        blocks = (prompt[start : start + _BLOCK_TOKENS] for start in range(0, len(prompt), _BLOCK_TOKENS))
-        keys = list(itertools.accumulate(blocks, lambda key, block: hash((key, block)), initial=0))[1:]
+        keys = _prefix_keys(prompt)
         async with self._slots:
             replica = await self._until(lambda: self._choose(keys, tried))
             tried.add(replica)
+            self.remember(prompt, replica)
             replica.num_running += 1
             try:
                 async with self._use(replica):
@@ -159,12 +159,13 @@ class Replicas:
             return None
         replica = min(free, key=lambda one: one.num_running)
         home = next((self._homes[key] for key in reversed(keys) if key in self._homes), replica)
-        if home in free and home.num_running <= replica.num_running + _MARGIN:
-            replica = home
+        return home if home in free and home.num_running <= replica.num_running + _MARGIN else replica
+
+    def remember(self, tokens: tuple[int, ...], replica: Replica) -> None:
+        """Send requests whose prompts begin with tokens to the replica that has them, where it has time."""
         if len(self._homes) > _KEPT_PREFIXES:
             self._homes.clear()
-        self._homes |= dict.fromkeys(keys, replica)
-        return replica
+        self._homes |= dict.fromkeys(_prefix_keys(tokens), replica)
 
     @contextlib.asynccontextmanager
     async def _use(self, replica: Replica) -> AsyncIterator[None]:
@@ -242,3 +243,9 @@ class Replicas:
             "it again, or correct engine.urls",
             code="engine_unreachable",
         )
+
+
+def _prefix_keys(tokens: tuple[int, ...]) -> list[int]:
+    """Return a key of each beginning of whole blocks, and one of all tokens."""
+    blocks = (tokens[start : start + _BLOCK_TOKENS] for start in range(0, len(tokens), _BLOCK_TOKENS))
+    return list(itertools.accumulate(blocks, lambda key, block: hash((key, block)), initial=0))[1:]

@@ -229,6 +229,7 @@ class EngineSource(Closing):
             assert replica.facts is not None, "it is up"
             base = replica.facts.models[0]
             reply = await self._wire.sample(replica.client, model or base, request)
+            self._replicas.remember((*request.prompt, *reply.tokens), replica)
         if model in (None, base) and reply.version not in (UNKNOWN_VERSION, version):
             raise EngineError(
                 f"{replica.url} must sample with the weights of version {version}, but it did with those of version "

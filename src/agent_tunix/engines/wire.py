@@ -1,4 +1,4 @@
-"""What the trainer asks of an engine, whatever kind it is. Each kind has a module that speaks its routes.
+"""Interface of an engine, whatever kind it is. Each kind has a module that speaks its routes.
 
 An engine samples from a *model*, named in each request. Models of other weights have other names, such as `policy-v17`,
 and a name never gets other weights, so that it is also the version of what it sampled and of what it has cached.
@@ -17,7 +17,7 @@ from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What an engine tells of itself.
+    """Facts that an engine tells of itself.
 
     Attributes:
         kind: `vllm`, `sglang` or `agent_tunix`.
