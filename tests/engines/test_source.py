@@ -170,7 +170,7 @@ def test_what_would_change_the_log_probabilities_is_refused(
 def test_the_words_of_a_refusal_are_told(engine: ToyEngine) -> None:
     engine.fault = lambda answer: Response("maximum context length is 64 tokens", 400)
     with opened(WIRES[0], engine.url) as source:
-        with raises(RequestRefusedError, "request_refused", "maximum context length is 64 tokens"):
+        with raises(RequestRefusedError, "engine_refused", "maximum context length is 64 tokens"):
             source.submit(request_of()).result(20)
         assert source.counts.retries == 0
 

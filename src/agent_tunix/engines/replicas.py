@@ -82,22 +82,18 @@ class Replicas:
         """Check the replicas until the task is cancelled."""
         await asyncio.gather(*(self._watch(replica) for replica in self.all))
 
-    async def wait_for_all(self) -> list[EngineFacts]:
+    async def wait_for_all(self) -> dict[str, EngineFacts]:
         """Wait until all replicas are up, and return what they tell; see `EngineSource.wait_until_ready`."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._until(lambda: len(self.up) == len(self.all))
         except TimeoutError:
             raise self._unreachable() from None
-        return [replica.facts for replica in self.all if replica.facts is not None]
+        return {replica.url: replica.facts for replica in self.all if replica.facts is not None}
 
     @contextlib.asynccontextmanager
     async def one(self, prompt: tuple[int, ...], tried: set[Replica]) -> AsyncIterator[Replica]:
-        """Yield a replica for a request with a prompt, once there is a place at one.
-
-        Args:
-            prompt: Token ids.
-            tried: Replicas that have had the request, to which the new one is added. Others are better.
+        """Yield a replica for a request, once there is a place at one; if possible none that was tried.
 
         Raises:
             EngineError: The block failed, or no replica was up for `timeout_s`.

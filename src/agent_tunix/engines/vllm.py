@@ -13,7 +13,7 @@ import httpx
 
 from agent_tunix.engines.http import HttpWire, call, reading
 from agent_tunix.engines.replies import UNKNOWN_VERSION, check_prompt, make_reply, read_logp, refuse_unsupported
-from agent_tunix.errors import EngineError, RequestRefusedError
+from agent_tunix.errors import EngineError
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 # Seeds on the wire have 64 bits and a sign.
@@ -49,7 +49,7 @@ class VllmWire(HttpWire):
             body |= {"top_k": request.top_k or 0, "top_p": request.top_p, "min_p": request.min_p}
         if request.seed is not None:
             body["seed"] = (request.seed + _SEEDS // 2) % _SEEDS - _SEEDS // 2
-        answer, choice = await self._complete(client, model, request.prompt, body, RequestRefusedError)
+        answer, choice = await self._complete(client, model, request.prompt, body)
         with reading(client):
             return make_reply(
                 request,
@@ -75,16 +75,11 @@ class VllmWire(HttpWire):
             return [read_logp(logp) for logp in logps[1:]]
 
     async def _complete(
-        self,
-        client: httpx.AsyncClient,
-        model: str,
-        prompt: Sequence[int],
-        body: dict[str, Any],
-        refusal: type[EngineError | RequestRefusedError] = EngineError,
+        self, client: httpx.AsyncClient, model: str, prompt: Sequence[int], body: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the answer to a request and its only choice, which are of the model and the prompt."""
         fields = {"model": model, "prompt": list(prompt), "logprobs": 0, "return_token_ids": True, "top_k": 0}
-        answer = await call(client, "/v1/completions", fields | NEUTRAL | {"min_tokens": 0} | body, refusal=refusal)
+        answer = await call(client, "/v1/completions", fields | NEUTRAL | {"min_tokens": 0} | body)
         with reading(client):
             if answer["model"] != model:
                 raise EngineError(
