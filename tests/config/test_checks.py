@@ -178,6 +178,13 @@ def test_settings_of_an_algorithm_that_contradict_each_other(settings: dict[str,
     assert remedy in message
 
 
+@pytest.mark.parametrize("settings", [{"grpo__dynamic_sampling_rounds": 2}, {"data__sampling": "pass_rate"}])
+def test_nothing_is_sampled_ahead_that_depends_on_results(settings: dict[str, Any]) -> None:
+    message = refusal_of(config_with(**settings, engine__max_staleness=1))
+    assert "engine.max_staleness must be 0 with" in message
+    assert next(iter(settings)).replace("__", ".") in message
+
+
 def test_an_adapter_is_copied_into_the_reference_and_never_mixed() -> None:
     settings = {"grpo__reference_sync_steps": 10, "model__lora_rank": 8}
     assert "with model.lora_rank 8; set grpo.reference_sync_mix=1" in refusal_of(config_with(**settings))

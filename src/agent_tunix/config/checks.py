@@ -38,6 +38,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from value_problems(config)
     yield from _model_problems(config)
     yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
+    yield from _ahead_problems(config)
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
@@ -180,7 +181,7 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
             "policy that sampled, but it is 1; set it to 2, or remove the threshold"
         )
-    if grpo.sampler_correction != "none" and grpo.num_iterations > 1:
+    if grpo.sampler_correction not in ("auto", "none") and grpo.num_iterations > 1:
         yield (
             f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
             f"ratios of several updates hold the correction already, but it is {grpo.num_iterations}; set "
@@ -213,6 +214,22 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
                 f"weights, but it is {grpo.reference_sync_mix:g} with model.lora_rank {lora_rank}; set "
                 "grpo.reference_sync_mix=1"
             )
+
+
+def _ahead_problems(config: Config) -> Iterator[str]:
+    """Yield a line for each setting that needs the result of a step before the next one is sampled."""
+    lag = config.engine.max_staleness
+    if lag and config.grpo.dynamic_sampling_rounds:
+        yield (
+            f"engine.max_staleness must be 0 with grpo.dynamic_sampling_rounds={config.grpo.dynamic_sampling_rounds}, "
+            "because whether a step needs another round is known only after it was scored, when the engine has later "
+            f"weights, but it is {lag}; set one of them to 0"
+        )
+    if lag and config.data.sampling == "pass_rate":
+        yield (
+            "engine.max_staleness must be 0 with data.sampling=pass_rate, because the prompts of a step depend on the "
+            f"results of all steps before it, but it is {lag}; set it to 0, or data.sampling=uniform"
+        )
 
 
 def _model_problems(config: Config) -> Iterator[str]:

@@ -462,10 +462,11 @@ class GrpoConfig:
     positive_nll: NonNegative = key(
         0.0, "Coefficient of the negative log-likelihood of completions with a positive advantage (VAPO: 0.1); 0: none."
     )
-    sampler_correction: Annotated[str, OneOf("none", "token", "sequence")] = key(
-        "none",
+    sampler_correction: Annotated[str, OneOf("auto", "none", "token", "sequence")] = key(
+        "auto",
         "Truncated importance sampling for what sampling and training disagree by: none, token or sequence. With "
-        "num_iterations above 1 the importance ratios hold it already.",
+        "num_iterations above 1 the importance ratios hold it already. auto: token where steps are sampled ahead "
+        "(engine.max_staleness) and num_iterations is 1, else none.",
     )
     sampler_correction_cap: Positive = key(2.0, "Largest weight of that correction.")
     teacher: str | None = key(

@@ -53,6 +53,8 @@ class Completions:
         episodes: The episode of each row; None for completions of one turn.
         forks: Further rows of tokens of the episodes, which train with them. None for episodes that are always one row,
             so that the completions of a prompt share its tokens.
+        versions: [N], the step after which the policy had the weights that sampled, 0 for the first weights; None if
+            the policy itself sampled.
     """
 
     prompt_tokens: np.ndarray
@@ -65,6 +67,7 @@ class Completions:
     sampled: np.ndarray | None = None
     episodes: Sequence[EpisodeResult] | None = None
     forks: Forks | None = None
+    versions: np.ndarray | None = None
 
     @property
     def mask(self) -> np.ndarray:
@@ -107,6 +110,7 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
         sampled=None if parts[0].sampled is None else take("sampled"),
         episodes=None if parts[0].episodes is None else [_episode(parts[part], row) for part, row in rows],
         forks=join_forks([part.forks for part in parts], rows),
+        versions=None if parts[0].versions is None else take("versions"),
     )
 
 

@@ -1,10 +1,11 @@
 """The parts of a run, built from its configuration: prompts, policy, sampler, updater, reference policy."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -21,6 +22,7 @@ from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_pro
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.distributed import here
 from agent_tunix.errors import ConfigError
+from agent_tunix.grpo.ahead import SamplingAhead, VersionedSampler, settle_correction
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.step import GrpoTrainer
@@ -76,6 +78,13 @@ class TrainingComponents:
         """The sampler of training and evaluation."""
         return self.episodes or self.sampler
 
+    @functools.cached_property
+    def ahead(self) -> SamplingAhead | None:
+        """The completions that are sampled ahead; None if sampling waits for each update."""
+        if self.config.engine.max_staleness == 0:
+            return None
+        return SamplingAhead(self.config, cast(VersionedSampler, self.batch_sampler), self.batches, here())
+
     @property
     def by_pass_rate(self) -> PassRateOrder | None:
         """The order of the rows if it depends on pass rates, and so belongs in a checkpoint, else None."""
@@ -107,7 +116,7 @@ def build_components(
         DataError, ModelError, ConfigError, CheckpointError: A part cannot be built; the message says what to do.
     """
     directory = find_model_directory(config.model)
-    config = settle_prompts(config)
+    config = settle_correction(settle_prompts(config))
     teacher_directory = None
     if config.grpo.teacher is not None:
         teacher_directory = find_model_directory(teacher_model(config), TEACHER)
@@ -231,6 +240,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorin
         components.batches.num_steps,
         components.episodes,
         components.teacher,
+        components.ahead,
     )
 
 
