@@ -85,14 +85,17 @@ def weigh(lengths_N: np.ndarray, mode: str) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "loss", "micro_batch"),
-    [("sliding", "grpo", B), ("quantised", "gspo", 1)],
+    ("model", "loss", "micro_batch", "observation_nll"),
+    [("sliding", "grpo", B, 0.0), ("quantised", "gspo", 1, 0.3)],
     indirect=["model"],
 )
-def test_the_gradient_of_recorded_rows_is_that_of_a_plain_pass(model: Any, loss: str, micro_batch: int) -> None:
+def test_the_gradient_of_recorded_rows_is_that_of_a_plain_pass(
+    model: Any, loss: str, micro_batch: int, observation_nll: float
+) -> None:
     mode = "sequence-mean-token-mean"
     rollouts = record(4)
     completions, config = complete(rollouts), configure(mode, loss=loss, micro_batch=micro_batch)
+    config.grpo.observation_nll = observation_nll
     placed = place_micro_batches(completions, config, MESH, None)
     inputs, _ = make_loss_inputs(placed, completions, ADVANTAGES, config, MESH)
     assert inputs[0].num_parts > 1
@@ -100,12 +103,16 @@ def test_the_gradient_of_recorded_rows_is_that_of_a_plain_pass(model: Any, loss:
 
     rows = [(owner, row) for owner, calls in enumerate(rollouts) for row in make_rows(calls)]
     weights_N = weigh(np.array([count_sampled(make_rows(calls)) for calls in rollouts]), mode) * ADVANTAGES
+    num_observed = [
+        sum(len(row.tokens) for row in make_rows(calls)) - count_sampled(make_rows(calls)) for calls in rollouts
+    ]
+    observed_N = observation_nll * weigh(np.array(num_observed), mode)
     width = max(len(row.prompt) + len(row.tokens) for _, row in rows)
     ids, weights = np.zeros((len(rows), width), np.int32), np.zeros((len(rows), width - 1))
     for number, (owner, row) in enumerate(rows):
         n = len(row.prompt)
         ids[number, : n + len(row.tokens)] = row.prompt + row.tokens
-        weights[number, n - 1 : n - 1 + len(row.tokens)] = weights_N[owner] * np.array(row.sampled)
+        weights[number, n - 1 : n - 1 + len(row.tokens)] = np.where(row.sampled, weights_N[owner], observed_N[owner])
 
     def plain(model: Any) -> Any:
         mask = np.broadcast_to(np.tril(np.ones((width, width), bool)), (len(ids), width, width))

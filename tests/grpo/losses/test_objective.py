@@ -384,6 +384,14 @@ def test_parts_that_are_not_set_are_not_in_the_program() -> None:
     assert all(getattr(objective_settings(GrpoConfig()), name) is None for name in optional)
 
 
+def test_the_numbers_that_the_default_program_takes_are_few() -> None:
+    """A number that is an input is part of the program, even if nothing reads it."""
+    settings = objective_settings(GrpoConfig())
+    paths = [path[0].name for path, _ in jax.tree_util.tree_leaves_with_path(settings)]
+    expected = ["epsilon", "epsilon_high", "beta", "tau_positive", "tau_negative"]
+    assert paths == [*expected, "sampler_correction_cap", "teacher_coefficient"]
+
+
 @pytest.mark.parametrize(
     ("correction", "given", "floor", "cap"),
     [
