@@ -64,6 +64,12 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     multiple=True,
     help="Directory below which clients with a key may load adapters (/v1/load_lora_adapter); repeatable.",
 )
+@click.option(
+    "--load-weights",
+    is_flag=True,
+    help="Let clients with a key replace the policy's weights by those of a directory below --adapter-directory "
+    "(/v1/load_weights), as a trainer does whose rollouts this server samples.",
+)
 @click.option("--model-name", default="policy", help="Name of the policy in requests.")
 @click.option(
     "--max-context",
@@ -90,6 +96,7 @@ def serve_policy(
     api_keys: tuple[str, ...],
     adapters: tuple[tuple[str, Path], ...],
     adapter_directories: tuple[str, ...],
+    load_weights: bool,
     model_name: str,
     max_context: int | None,
     places: int,
@@ -103,7 +110,7 @@ def serve_policy(
     reach is refused without a key.
 
     Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/load_lora_adapter,
-    /v1/unload_lora_adapter, /tokenize, /detokenize, /health and /metrics;
+    /v1/unload_lora_adapter, /v1/load_weights, /tokenize, /detokenize, /health and /metrics;
     /openapi.json describes them.
 
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the policy
@@ -123,6 +130,7 @@ def serve_policy(
         allowed_hosts=allowed_hosts,
         api_keys=api_keys,
         adapter_directories=adapter_directories,
+        loads_weights=load_weights,
         model=model_name,
     )
     settings.check_exposure()

@@ -5,6 +5,7 @@ import dataclasses
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
@@ -45,6 +46,10 @@ class AdapterHost(Protocol):
 
     def unload_adapter(self, name: str) -> None:
         """Unload an adapter."""
+        ...
+
+    def load_weights(self, directory: Path, version: int) -> Future[None]:
+        """Begin to replace the weights, when no request is being answered; the future fails if they do not fit."""
         ...
 
 
