@@ -37,6 +37,7 @@ class PolicyVersions:
         self.hangs = False
 
     def sample_batch(self, *args: Any, **kwargs: Any) -> Completions:
+        self._wait()
         return self._sampler.sample_batch(*args, **kwargs)
 
     def bound(self) -> BatchSampler:
@@ -47,13 +48,16 @@ class PolicyVersions:
         self._cancelled.set()
 
     def sample_with(self, weights: list[np.ndarray], *args: Any, **kwargs: Any) -> Completions:
-        if self._cancelled.wait(60.0 if self.hangs else self._delay_s):
-            raise CancelledError
+        self._wait()
         with self._lock:
             variables = Variables(self._copy, self._trained)
             now = variables.read()
             variables.write([jax.device_put(array, old.sharding) for array, old in zip(weights, now, strict=True)])
             return self._of_copy.sample_batch(*args, **kwargs)
+
+    def _wait(self) -> None:
+        if self._cancelled.wait(60.0 if self.hangs else self._delay_s):
+            raise CancelledError
 
 
 class _Version:
