@@ -11,7 +11,7 @@ from agent_tunix.sampling.sampler import Completions
 
 
 def row_advantages(advantages: np.ndarray, rows: TrainingRows, completions: Completions) -> np.ndarray:
-    """Return [R] or [R, T] float32 advantages of the rows of a step; empty rows have any.
+    """Return the [R] or [R, T] advantages of the rows of a step; empty rows have any.
 
     Args:
         advantages: [N] of completions, or [N, K] of their turns, NaN after the last one of each.
@@ -19,8 +19,8 @@ def row_advantages(advantages: np.ndarray, rows: TrainingRows, completions: Comp
         completions: The completions.
     """
     if advantages.ndim == 1:
-        return advantages[rows.owners].astype(np.float32, copy=False)
-    of_tokens = np.zeros(rows.tokens.shape, np.float32)
+        return np.asarray(advantages[rows.owners])
+    of_tokens = np.zeros(rows.tokens.shape, advantages.dtype)
     for row, (mask, turns) in enumerate(_sampled_turns(completions)):
         own = advantages[rows.owners[row]]
         of_tokens[row, mask] = own[np.minimum(turns, np.count_nonzero(~np.isnan(own)) - 1)]
@@ -52,5 +52,5 @@ def _sampled_turns(completions: Completions) -> list[tuple[np.ndarray, np.ndarra
         number = numbers[seen.setdefault(owner, 0)]
         seen[owner] += 1
         own = [turn for turn, call in enumerate(calls) if call.row is not None and call.row == number]
-        rows.append((mask, np.repeat(own, [calls[turn].sampled for turn in own])))
+        rows.append((mask, np.repeat(np.array(own, np.int64), [calls[turn].sampled for turn in own])))
     return rows

@@ -135,7 +135,7 @@ def _words(message: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class TurnRewards:
-    """What the turns of N episodes earned, the episodes of a prompt side by side. C components have a weight.
+    """Rewards of the turns of N episodes, those of a prompt side by side. C components have a weight.
 
     Attributes:
         totals: [N]; NaN for an unscored episode.
