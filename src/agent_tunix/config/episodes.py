@@ -107,8 +107,8 @@ def credit_problems(config: Config) -> Iterator[str]:
         )
     if grpo.credit in ("gigpo", "hgpo") and has_agent(config):
         yield (
-            f"grpo.credit={grpo.credit} requires an environment whose replies are the states of the turns, but an agent "
-            "drives the episodes; use grpo.credit=turn or role"
+            f"grpo.credit={grpo.credit} requires an environment whose replies are the states of the turns, but an "
+            "agent drives the episodes; use grpo.credit=turn or role"
         )
     if grpo.loss in ("gspo", "gmpo"):
         yield (
