@@ -140,6 +140,9 @@ ALGORITHMS = {
     "ScaleRL": ("grpo=scale_rl",),
     "SAPO": ("grpo=sapo",),
     "GMPO": ("grpo=gmpo",),
+    "DPPO": ("grpo=dppo",),
+    "LUSPO": ("grpo=luspo",),
+    "VL Norm": ("grpo=vl_norm",),
     "REINFORCE++ with baseline": ("grpo=reinforce_plus_plus",),
     "MaxRL": ("grpo=max_rl",),
 }

@@ -2,6 +2,7 @@
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,6 +118,58 @@ def test_turns_are_normalised_within_the_group_by_their_number(scaling, gamma):
 
 
 @pytest.mark.parametrize("scaling", ["group", "none"])
+@pytest.mark.parametrize("history", [0, 1, 2, 9])
+def test_a_hierarchy_weighs_groups_by_the_past_that_they_share(scaling, history):
+    """HGPO: turns whose last d observations are equal, for d = 1 to H + 1, with the weight d + 1."""
+    samples, rewards = drawn(2)
+    credit = Credit("hgpo", 0.95, history=history)
+    actual = advantages({"steps": ([of_turns(*own) for own in rewards], 1.0, {})}, samples, credit, scaling)
+    returns, expected = returns_of(rewards, 0.95), [[0.0] * count for count in COUNTS]
+    for start in range(0, len(COUNTS), G):
+        sums, found = defaultdict(float), defaultdict(float)
+        for depth in range(1, history + 2):
+            equal = defaultdict(list)
+            for n in range(start, start + G):
+                seen = [message["content"] for message in samples[n].messages[::2]]
+                for k in range(depth - 1, COUNTS[n]):
+                    equal[tuple(seen[k + 1 - depth : k + 1])].append((n, k))
+            for places in equal.values():
+                values = [returns[n][k] for n, k in places]
+                if len(places) < 2 or np.ptp(values) == 0:
+                    continue
+                for place, value in zip(places, normalised(values, scaling), strict=True):
+                    sums[place] += (depth + 1) * value
+                    found[place] += depth + 1
+        for n, k in sums:
+            expected[n][k] = sums[n, k] / found[n, k]
+    assert_turns(actual, expected)
+
+
+@pytest.mark.parametrize("scaling", ["group", "none", "leave_one_out"])
+def test_roles_of_an_agent_are_normalised_by_themselves(scaling):
+    """Dr. MAS: the statistics of a role are those of all of its turns in the group, and every turn has the total."""
+    rng = np.random.default_rng(3)
+    roles = [rng.choice(["solver", "critic"], count).tolist() for count in COUNTS]
+    totals = rng.choice([0.0, 0.5, 1.0], len(COUNTS)).tolist()
+    roles[0][0] = "planner"  # alone: its turn has the advantage of its episode
+    samples = [
+        replace(one, episode=replace(one.episode, agent={"calls": [{"role": role} for role in own]}))
+        for one, own in zip((episode(n, ["reply"] * (count - 1)) for n, count in enumerate(COUNTS)), roles, strict=True)
+    ]
+    actual = advantages({"total": ([Score(value) for value in totals], 1.0, {})}, samples, Credit("role"), scaling)
+    expected = [[0.0] * count for count in COUNTS]
+    for start in range(0, len(COUNTS), G):
+        members = range(start, start + G)
+        of_episodes = normalised([totals[n] for n in members], scaling)
+        for role in ("solver", "critic", "planner"):
+            places = [(n, k) for n in members for k in range(COUNTS[n]) if roles[n][k] == role]
+            values = normalised([totals[n] for n, _ in places], scaling)
+            for (n, k), value in zip(places, values, strict=True):
+                expected[n][k] = value if len(places) > 1 else of_episodes[n - start]
+    assert_turns(actual, expected)
+
+
+@pytest.mark.parametrize("scaling", ["group", "none"])
 @pytest.mark.parametrize("state", ["observation", "conversation"])
 def test_gigpo_adds_the_advantage_among_equal_states(scaling, state):
     samples, rewards = drawn(1)
@@ -207,7 +260,7 @@ def test_a_shut_gate_and_a_transform_are_understood():
 
 
 @pytest.mark.parametrize("scaling", ["group", "batch", "component", "mean", "batch_centred"])
-@pytest.mark.parametrize("credit", [TURN, Credit("gigpo", 0.95)])
+@pytest.mark.parametrize("credit", [TURN, Credit("gigpo", 0.95), Credit("hgpo", 0.95), Credit("role")])
 def test_the_parts_of_the_components_sum_to_the_advantages(scaling, credit):
     samples, rewards = drawn(3)
     components = {

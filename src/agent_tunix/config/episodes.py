@@ -83,11 +83,15 @@ def environment_problems(config: Config) -> Iterator[str]:
 def credit_problems(config: Config) -> Iterator[str]:
     """Yield a line for each setting that contradicts the credit of turns, or that it would not read."""
     grpo, default = config.grpo, GrpoConfig()
-    unread = {"discount": grpo.credit == "episode", "step_advantage_weight": grpo.credit != "gigpo"}
-    unread["anchor_state"] = unread["step_advantage_weight"]
-    for name, is_unread in unread.items():
-        if is_unread and getattr(grpo, name) != getattr(default, name):
-            needed = "turn or gigpo" if name == "discount" else "gigpo"
+    readers = {
+        "discount": ("turn", "gigpo", "hgpo", "role"),
+        "step_advantage_weight": ("gigpo",),
+        "anchor_state": ("gigpo", "hgpo"),
+        "history_turns": ("hgpo",),
+    }
+    for name, kinds in readers.items():
+        if grpo.credit not in kinds and getattr(grpo, name) != getattr(default, name):
+            needed = " or ".join(kinds)
             yield f"grpo.{name} requires grpo.credit={needed}, but it is {grpo.credit}; set it, or remove the key"
     if grpo.credit == "episode":
         return
@@ -96,10 +100,15 @@ def credit_problems(config: Config) -> Iterator[str]:
             f"grpo.credit={grpo.credit} requires episodes of several turns, but there is no environment, tool or "
             "agent; set environment.name, or grpo.credit=episode"
         )
-    if grpo.credit == "gigpo" and has_agent(config):
+    if grpo.credit == "role" and not has_agent(config):
         yield (
-            "grpo.credit=gigpo requires an environment whose replies are the states of the turns, but an agent drives "
-            "the episodes; use grpo.credit=turn"
+            "grpo.credit=role requires an agent, whose requests have roles, but there is none; set environment.agent, "
+            "or use grpo.credit=turn"
+        )
+    if grpo.credit in ("gigpo", "hgpo") and has_agent(config):
+        yield (
+            f"grpo.credit={grpo.credit} requires an environment whose replies are the states of the turns, but an "
+            "agent drives the episodes; use grpo.credit=turn or role"
         )
     if grpo.loss in ("gspo", "gmpo"):
         yield (

@@ -7,6 +7,8 @@ With r_ik what episode i earned at its turn k, and K_i its number of turns, the 
     episode    A_ik = A_i, the advantage of the total (`advantages.py`)
     turn       A_ik = A(R_ik among R_jk of the episodes j of the group that reach turn k)
     gigpo      A_ik = A_i + ω A(R_ik among R_jl of all turns of the group with the state s_jl = s_ik)
+    hgpo       A_ik = Σ_d w_d A(R_ik among R_jl of all turns of the group whose last d states are those of turn k)
+    role       A_ik = A(R_ik among R_jl of all turns of the group with the role of turn k)
 
 A(· among ·) is `grpo.advantage_scaling` applied to these values as to a group: its baseline, its divisor, and 0 for
 values that are equal up to rounding. So `leave_one_out` is RLOO over turns. `turn` normalises within the group by turn
@@ -14,6 +16,15 @@ number. If fewer than two scored episodes of the group reach a turn, there is no
 the turn has the advantage of its episode, A_i. `gigpo` is equation 7 of https://arxiv.org/abs/2505.10978, with
 ω = `grpo.step_advantage_weight`. A state that occurs once adds 0, so that A_i remains. The paper has γ = 0.95 and
 ω = 1, and divides by the deviation (`group`) or not (`none`).
+
+`hgpo` is a hierarchy of groups (https://arxiv.org/abs/2602.22817), in which deeper groups share more of the past and
+have fewer members: d = 1, …, H + 1 with H = `grpo.history_turns`, and w_d ∝ d + 1 over the groups in which returns
+differ. These sums are those of the authors' program, with the exponent of the weights 1 that it uses. A turn without
+such a group has the advantage 0.
+
+`role` is Dr. MAS (https://arxiv.org/abs/2602.08847): each role of an agent, such as solver and critic, is normalised by
+its own mean and deviation. Calls of the policy have the same role if the system messages of their requests are the
+same. If fewer than two scored turns of the group have a role, they have the advantage of their episode.
 
 What a turn earned is the sum over the components, r_ik = Σ_c w_c r_cik. A component divides its value over the turns by
 `Score.turns`; what these leave of the value belongs to the last turn. So Σ_k r_cik is the component's value, and a
@@ -25,7 +36,9 @@ component without values by turn rewards the last turn. Further rules:
 - A shut gate contributes 0 at every turn. A component with transforms rewards the last turn with its transformed value.
 - The turns of an unscored episode have the advantage 0, and leave every mean and deviation.
 
-Departures from the paper of GiGPO: states are equal if their texts are, and a user's component may score turns.
+Departures from the papers: states are equal if their texts are, and a user's component may score turns. The deviation
+is the unbiased estimate. The program of HGPO also leaves out groups in which the turn's own advantage is exactly 0. Dr.
+MAS compares the totals of episodes; they are the returns if only the last turn is rewarded and γ is 1.
 """
 
 import hashlib
@@ -37,7 +50,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_tunix.rewards.advantages import compute_advantages
+from agent_tunix.rewards.advantages import compute_advantages, is_dead
 from agent_tunix.rewards.rounding import are_equal
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
@@ -45,7 +58,7 @@ Array = NDArray[np.float64]
 # Takes totals [B], the components' values [C, B] and the size of a group; returns [..., B] advantages or parts of them.
 Estimate = Callable[[Array, Array, int], Array]
 
-CREDITS = ("episode", "turn", "gigpo")
+CREDITS = ("episode", "turn", "gigpo", "hgpo", "role")
 STATES = ("observation", "conversation")
 
 
@@ -56,6 +69,7 @@ class _CreditKeys(Protocol):
     discount: float
     step_advantage_weight: float
     anchor_state: str
+    history_turns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +80,20 @@ class Credit:
         kind: `grpo.credit`, one of `CREDITS`.
         discount: γ, above 0 and at most 1.
         step_weight: ω of `gigpo`.
-        state: State of a turn in `gigpo`, one of `STATES`.
+        state: State of a turn in `gigpo` and `hgpo`, one of `STATES`.
+        history: H of `hgpo`, from 0.
     """
 
     kind: str = "episode"
     discount: float = 1.0
     step_weight: float = 1.0
     state: str = "observation"
+    history: int = 2
 
     @classmethod
     def of(cls, keys: _CreditKeys) -> "Credit":
         """Return the settings of a configuration's `grpo`."""
-        return cls(keys.credit, keys.discount, keys.step_advantage_weight, keys.anchor_state)
+        return cls(keys.credit, keys.discount, keys.step_advantage_weight, keys.anchor_state, keys.history_turns)
 
     @property
     def is_by_turn(self) -> bool:
@@ -174,7 +190,38 @@ class TurnRewards:
     def estimate(self, estimate: Estimate) -> Array:
         """Return the [..., N, K] result of an estimator for each turn; NaN after the last turn of an episode."""
         of_episodes = estimate(self.totals, self.values, self.num_generations)[..., None]
-        place_SM = self._compared()
+        if self.credit.kind == "hgpo":
+            return np.where(self.exists, self._of_hierarchy(estimate), np.nan)
+        of_turns, counts_NK, _ = self._among(estimate, self.keys)
+        if self.credit.kind == "gigpo":
+            of_turns = of_episodes + self.credit.step_weight * of_turns
+        else:
+            of_turns = np.where(counts_NK < 2, of_episodes, of_turns)
+        return np.where(self.exists, of_turns, np.nan)
+
+    def _of_hierarchy(self, estimate: Estimate) -> Array:
+        """Return the [..., N, K] weighted mean of the results among turns with d equal last states, for each d."""
+        sums: Any = 0.0
+        weights = np.zeros(self.exists.shape)
+        for depth in range(1, min(self.credit.history + 1, self.exists.shape[1]) + 1):
+            keys = [
+                [tuple(own[k + 1 - depth : k + 1]) if k + 1 >= depth else None for k in range(len(own))]
+                for own in self.keys
+            ]
+            of_turns, _, differ_NK = self._among(estimate, keys)
+            sums = sums + (depth + 1) * differ_NK * of_turns
+            weights += (depth + 1) * differ_NK
+        return np.asarray(sums / np.maximum(weights, 1))
+
+    def _among(
+        self, estimate: Estimate, keys: Sequence[Sequence[Any]]
+    ) -> tuple[Array, NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the [..., N, K] results of the turns among those with equal keys, and 0 elsewhere.
+
+        Also return, for each turn, the number of scored turns that it is compared with, itself included, and True if
+        their returns differ.
+        """
+        place_SM = self._compared(keys)
         found_SM = place_SM >= 0
         scored_SM = found_SM & ~np.isnan(self.totals)[place_SM // self.exists.shape[1]]
         returns_C = discounted(self.rewards, self.credit.discount).reshape(len(self.weights), -1)
@@ -184,21 +231,23 @@ class TurnRewards:
         results = estimate(totals_SM.reshape(-1), returns_CSM.reshape(len(self.weights), -1), place_SM.shape[1])
         of_turns = np.zeros((*results.shape[:-1], self.exists.size))
         of_turns[..., place_SM[found_SM]] = results[..., found_SM.reshape(-1)]
-        of_turns = of_turns.reshape(*results.shape[:-1], *self.exists.shape)
-        if self.credit.kind == "gigpo":
-            of_turns = of_episodes + self.credit.step_weight * of_turns
-        else:
-            alone = np.zeros(self.exists.size, np.bool_)
-            alone[place_SM[found_SM & (scored_SM.sum(axis=1, keepdims=True) < 2)]] = True
-            of_turns = np.where(alone.reshape(self.exists.shape), of_episodes, of_turns)
-        return np.where(self.exists, of_turns, np.nan)
+        counts, differ = np.zeros(self.exists.size, np.int64), np.zeros(self.exists.size, np.bool_)
+        sets_of_places = np.broadcast_to(np.arange(len(place_SM))[:, None], place_SM.shape)[found_SM]
+        counts[place_SM[found_SM]] = scored_SM.sum(axis=1)[sets_of_places]
+        differ[place_SM[found_SM]] = ~is_dead(totals_SM)[sets_of_places]
+        shape = self.exists.shape
+        return of_turns.reshape(*results.shape[:-1], *shape), counts.reshape(shape), differ.reshape(shape)
 
-    def _compared(self) -> NDArray[np.int64]:
-        """Return [S, M] the places n K + k of the turns that are compared with each other, filled up with −1."""
+    def _compared(self, keys: Sequence[Sequence[Any]]) -> NDArray[np.int64]:
+        """Return [S, M] the places n K + k of the turns that are compared with each other, filled up with −1.
+
+        A turn whose key is None is compared with none.
+        """
         sets: dict[tuple[int, Any], list[int]] = {}
-        for n, keys in enumerate(self.keys):
-            for k, key in enumerate(keys):
-                sets.setdefault((n // self.num_generations, key), []).append(n * self.rewards.shape[2] + k)
+        for n, own in enumerate(keys):
+            for k, key in enumerate(own):
+                if key is not None:
+                    sets.setdefault((n // self.num_generations, key), []).append(n * self.rewards.shape[2] + k)
         places = np.full((len(sets), max(map(len, sets.values()))), -1)
         for row, members in zip(places, sets.values(), strict=True):
             row[: len(members)] = members
@@ -252,10 +301,19 @@ def turn_rewards(
     # What the turns leave belongs to the last one. If it is NaN, so are all returns of the episode.
     rewards[:, np.arange(len(samples)), counts_N - 1] += rests
     keys: list[Sequence[Any]] = [range(count) for count in counts_N]
-    if credit.kind == "gigpo":
+    if credit.kind == "role":
+        keys = [roles_of(sample, count) for sample, count in zip(samples, counts_N, strict=True)]
+    if credit.kind in ("gigpo", "hgpo"):
         states = (states_of(sample, credit.state) for sample in samples)
         keys = [_filled(own, n, count) for n, (own, count) in enumerate(zip(states, counts_N, strict=True))]
     return TurnRewards(totals_N, values_CN, weights_C, rewards, counts_N, keys, num_generations, credit)
+
+
+def roles_of(sample: Sample, count: int) -> list[str]:
+    """Return the role of each turn: a digest for the calls of an agent, and "" for the turns of other episodes."""
+    agent = None if sample.episode is None else sample.episode.agent
+    calls = [] if agent is None else [call.get("role", "") for call in agent["calls"]]
+    return [*calls, *[""] * count][:count]
 
 
 def _filled(states: list[str], n: int, count: int) -> list[Any]:

@@ -47,8 +47,9 @@ class Completions:
             or the environment ended them, not a limit or an error.
         texts: N texts without special tokens.
         logps: [N, T] float32, the log-probability of each token under the model that sampled it; 0 at padding, and at
-            tokens that the model did not write. The training loss uses the same distribution: the model's at the
-            sampling temperature (1 if sampling is greedy), over all words, before top-k and top-p.
+            tokens that the model did not write; NaN if an engine did not tell it. The training loss uses the same
+            distribution: the model's at the sampling temperature (1 if sampling is greedy), over all words, before
+            top-k and top-p.
         sampled: [N, T], True at tokens that the model wrote; None if it wrote all of them.
         episodes: The episode of each row; None for completions of one turn.
         forks: Further rows of tokens of the episodes, which train with them. None for episodes that are always one row,
@@ -71,6 +72,12 @@ class Completions:
         """[N, T], True at tokens that the model wrote."""
         mask: np.ndarray = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
         return mask if self.sampled is None else mask & self.sampled
+
+    @property
+    def observed(self) -> np.ndarray:
+        """[N, T], True at tokens after the prompt that tools and environments wrote."""
+        present: np.ndarray = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
+        return present & ~self.mask
 
     @property
     def num_sampled(self) -> np.ndarray:
