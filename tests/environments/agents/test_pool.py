@@ -11,7 +11,8 @@ from agent_tunix.environments.agents import (
     AgentRecipe,
     AgentRun,
     check_agent,
-    sendable_agent,
+    open_agents,
+    register_agent,
 )
 from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.errors import AgentTunixError
@@ -24,9 +25,7 @@ ROW = {"question": "2 + 3"}
 
 
 def _open(recipe: AgentRecipe, timeout_s: float = 60.0) -> AgentPool:
-    agent = check_agent(recipe)
-    is_shared = agent is not None and agent.is_shared
-    return AgentPool(sendable_agent(recipe), AgentLimits(timeout_s), is_shared=is_shared)
+    return open_agents(recipe, AgentLimits(timeout_s))
 
 
 def _run(pool: AgentPool, server: ScriptedServer, *rows: dict[str, Any], key: str = "k") -> list[AgentOutcome]:
@@ -121,9 +120,7 @@ def test_a_closure_reaches_workers_by_value(server: ScriptedServer) -> None:
         return level
 
     solve.__module__ = "__main__"
-    from agent_tunix.environments.agents import OWN_AGENTS
-
-    OWN_AGENTS.register("my_closure", overwrite=True)(solve)
+    register_agent("my_closure", overwrite=True)(solve)
     with _open(AgentRecipe("my_closure")) as pool:
         (outcome,) = _run(pool, server, ROW)
     assert outcome.score is not None
@@ -136,7 +133,8 @@ def test_a_closure_reaches_workers_by_value(server: ScriptedServer) -> None:
         (f"{AGENTS}:too_many", "invalid_agent"),
         (f"{AGENTS}:missing", "unknown_environment"),
         ("nothing.of.this.name", "unknown_environment"),
-        ("agent_calculater", "invalid_function"),
+        ("agent_calculater", "unknown_environment"),
+        ("calculator", "unknown_environment"),
     ],
 )
 def test_what_is_no_agent_is_refused(spec: str, code: str) -> None:

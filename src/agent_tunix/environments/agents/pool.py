@@ -16,7 +16,8 @@ from typing import Any
 from agent_tunix.closing import Closing
 from agent_tunix.environments.agents.commands import MOST_PRINTED_BYTES
 from agent_tunix.environments.agents.program import AgentProgram, FunctionProgram
-from agent_tunix.environments.agents.recipe import AgentRecipe
+from agent_tunix.environments.agents.recipe import AgentRecipe, check_agent
+from agent_tunix.environments.resolve import sendable
 from agent_tunix.errors import InvalidEnvironmentError
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.pool import WorkerPool
@@ -85,7 +86,7 @@ class AgentPool(Closing):
     """Processes that run the agents of a run. Several threads may call `run`.
 
     Args:
-        recipe: The agent, from `sendable_agent`.
+        recipe: The agent, from `sendable`.
         limits: Limits.
         is_shared: True if a worker runs a group of rollouts at once; see `Agent.is_shared`.
         program: Program of the workers of a function, which loads in advance what all of them need.
@@ -218,11 +219,21 @@ class AgentPool(Closing):
 
     def _of_death(self, death: WorkerDiedError, seconds: float) -> AgentOutcome:
         if death.timed_out:
-            where = last_frame(death.trace, RewardRecipe(self.recipe.function, self.recipe.function))
+            where = last_frame(death.trace, RewardRecipe(self.recipe.text, self.recipe.text))
             message = f"the agent took longer than {self.limits.timeout_s:g} s{where}"
             return AgentOutcome("timeout", None, message, seconds)
         kind = "flooded" if "printed more than" in death.how else "exited"
         return AgentOutcome(kind, None, f"the agent's process {death.how}", seconds)
+
+
+def open_agents(recipe: AgentRecipe, limits: AgentLimits) -> AgentPool:
+    """Return the workers of an agent, which is loaded in this process too.
+
+    Raises:
+        UnknownEnvironmentError, InvalidEnvironmentError: See `check_agent` and `sendable`.
+    """
+    agent = check_agent(recipe)
+    return AgentPool(sendable(recipe), limits, is_shared=agent is not None and agent.is_shared)
 
 
 def _timed(outcome: AgentOutcome, started: float) -> AgentOutcome:
