@@ -17,7 +17,6 @@ class ServerSettings:
     max_body_bytes: int = 2 * 1024 * 1024
     header_timeout_s: float = 10.0  # seconds in which a request's headers must arrive
     body_timeout_s: float = 30.0  # seconds, after the headers, in which the body must arrive
-    unread_timeout_s: float = 30.0  # seconds for which a client may read nothing of a response
     keep_alive_s: float = 15.0  # seconds for which an idle connection stays open
     max_connections: int = 1000
     failed_keys_per_second: float = 0.5  # invalid keys from one address, on average; 0 disables the limit
