@@ -7,7 +7,6 @@ that takes too long kills its worker, unless it can be cancelled there.
 import contextlib
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,8 +112,6 @@ class AgentPool(Closing):
             WorkerLimits(limits.memory_mb * 2**20, _RECYCLE_AFTER),
             most_printed_bytes=MOST_PRINTED_BYTES,
         )
-        self._lock = threading.Lock()
-        self._idle: list[Worker] = []
 
     @property
     def num_workers(self) -> int:
@@ -164,10 +161,6 @@ class AgentPool(Closing):
     def close(self) -> None:
         """End all workers. Rollouts that run end with the outcome `exited`."""
         self._pool.close()
-        with self._lock:
-            workers, self._idle = self._idle, []
-        for worker in workers:
-            worker.close()
         self.resources.close()
 
     def _receive(self, worker: Worker, end: OnEnd, num_runs: int) -> None:
@@ -185,26 +178,18 @@ class AgentPool(Closing):
                     end(number, _timed(AgentOutcome(kind, None, one_line(message)), started))
                 case ("done", str(why_tired)):
                     self._pool.forgive()
-                    self._keep(worker, why_tired)
+                    if why_tired:
+                        worker.close()
+                    else:
+                        self._pool.keep(worker)
                     return
                 case reply:
                     raise worker.refuse(reply)
 
-    def _keep(self, worker: Worker, why_tired: str) -> None:
-        with self._lock:
-            if not why_tired:
-                self._idle.append(worker)
-                return
-        worker.close()
-
     def _worker(self) -> Worker:
         """Return a worker with the agent: an idle one, or a new one."""
-        with self._lock:
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.is_alive:
-                    return worker
-                worker.close()
+        if (idle := self._pool.idle_worker()) is not None:
+            return idle
         worker = self._pool.start()
         try:
             reply = worker.ask(("build", self.recipe), _BUILD_S)
