@@ -10,6 +10,7 @@ import string
 from collections.abc import Iterator
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.engines import engine_problems
 from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
@@ -41,6 +42,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
+    yield from engine_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)

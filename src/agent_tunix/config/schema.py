@@ -569,6 +569,11 @@ class EngineConfig:
         "sample from the policy.",
     )
     num_processes: Natural = key(0, "With agent_tunix: sampling processes to start on this machine, in place of urls.")
+    devices_per_process: Natural | None = key(
+        None,
+        "TPU chips or GPUs of each of these processes; the trainer keeps the others. null: equal shares of half of "
+        "them. 0: all processes see all devices.",
+    )
 
 
 @dataclass

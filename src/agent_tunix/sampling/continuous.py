@@ -24,8 +24,9 @@ from typing import Any, cast
 
 import jax
 
-from agent_tunix.errors import OverloadedError, RequestRefusedError
+from agent_tunix.errors import ModelError, OverloadedError, RequestRefusedError
 from agent_tunix.policy.files.adapter_files import read_adapter
+from agent_tunix.policy.model import replace_weights
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.kept_texts import KeptTexts
@@ -70,6 +71,15 @@ class SamplerCounts:
     running: int = 0
 
 
+@dataclass(frozen=True)
+class _Load:
+    """Weights to load."""
+
+    directory: Path
+    version: int
+    future: Future[None]
+
+
 class ContinuousSampler:
     """A source of tokens that samples any number of requests from a policy at a time.
 
@@ -109,6 +119,7 @@ class ContinuousSampler:
         self._waiting: deque[ServedRow] = deque()
         self._reading: deque[ServedRow] = deque()
         self._writing: list[ServedRow] = []
+        self._loads: deque[_Load] = deque()
         self._is_closed = False
         self._counts = dict.fromkeys(SamplerCounts.__dataclass_fields__, 0)
         self._programs = PlacePrograms(num_places, max_context, chunk_tokens, sampler.pad_id, sampler.eos_ids)
@@ -191,6 +202,27 @@ class ContinuousSampler:
         if self._policies.pop(name, None) is None:
             raise RequestRefusedError(f"an adapter must be loaded to unload it, but {name!r} is not", code="no_adapter")
 
+    def load_weights(self, directory: Path, version: int) -> Future[None]:
+        """Sample with other weights from when the requests that are being answered have ended.
+
+        Adapters are forgotten, because their base is replaced.
+
+        Args:
+            directory: Hugging Face directory of the same model.
+            version: Number of the weights, which replies then have.
+
+        Returns:
+            A future that is done when the weights are in use. If they do not fit, it fails with ModelError, and the
+            weights stay as they were unless a file is damaged.
+        """
+        load = _Load(directory, version, Future())
+        with self._changed:
+            if self._is_closed:
+                raise _closed()
+            self._loads.append(load)
+            self._changed.notify_all()
+        return load.future
+
     @property
     def adapters(self) -> list[str]:
         """The names of the adapters."""
@@ -241,7 +273,7 @@ class ContinuousSampler:
 
     def _wait(self, is_done: Callable[[], bool]) -> None:
         with self._changed:
-            if not self._waiting and not is_done():
+            if not self._waiting and not self._loads and not is_done():
                 self._changed.wait(_IDLE_S)
 
     def warm_up(self) -> int:
@@ -271,8 +303,9 @@ class ContinuousSampler:
             Exception: Whatever failed. All requests that were not answered fail with it.
         """
         try:
-            self._follow_weights()
             self._drop_cancelled()
+            did_load = self._load_weights()
+            self._follow_weights()
             self._admit()
             did_read = self._read_next()
             # Few rows write as slowly as many, so more are read first. One long prompt alone keeps no others waiting.
@@ -285,7 +318,25 @@ class ContinuousSampler:
             self._programs.drop()
             self._fail(error if isinstance(error, Exception) else _closed())
             raise
-        return did_read or did_write
+        return did_read or did_write or did_load
+
+    def _load_weights(self) -> bool:
+        """Replace the weights as asked, once no request is being answered; return True if that was done."""
+        if not self._loads or self._reading or self._writing:
+            return False
+        load = self._loads[0]
+        try:
+            replace_weights(cast(Decoder, self._sampler.policy), load.directory, self._sampler.mesh)
+        except ModelError as error:
+            load.future.set_exception(error)
+        else:
+            self._policies = {None: self._policies[None]}
+            self._version = lambda: load.version
+            self._texts.clear()
+            load.future.set_result(None)
+        with self._changed:
+            self._loads.popleft()
+        return True
 
     def _follow_weights(self) -> None:
         version = self._version()
@@ -301,6 +352,9 @@ class ContinuousSampler:
             rows = [*self._waiting, *self._reading, *self._writing]
             for queue in (self._waiting, self._reading, self._writing):
                 queue.clear()
+            loads, self._loads = self._loads, deque()
+        for load in loads:
+            load.future.set_exception(error)
         for row in rows:
             if row.place >= 0:
                 self._texts.keep(row.place, 0)
@@ -323,7 +377,7 @@ class ContinuousSampler:
     def _admit(self) -> None:
         """Give places to requests that wait, in order of their arrival."""
         with self._changed:
-            rows = list(self._waiting)
+            rows = [] if self._loads else list(self._waiting)
         for row in rows:
             request, version = row.request, self._current_version
             # Log-probabilities of a prompt need all of it to be read; a label of its own shares nothing.

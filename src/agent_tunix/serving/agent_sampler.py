@@ -187,10 +187,7 @@ class AgentSampler:
             return replace(
                 request,
                 max_tokens=min(request.max_tokens, sampling.max_new_tokens),
-                temperature=0.0 if sampling.greedy else sampling.temperature,
-                top_k=None if sampling.greedy else sampling.top_k,
-                top_p=1.0 if sampling.greedy else sampling.top_p,
-                min_p=0.0 if sampling.greedy else sampling.min_p,
+                **sampling.of_request,
                 seed=seeds.of(request.prompt),
                 stop_strings=tuple(dict.fromkeys((*request.stop_strings, *self._limits.stop_strings))),
                 adapter=None,

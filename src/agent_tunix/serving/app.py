@@ -27,7 +27,7 @@ from agent_tunix.web.problems import Json, Problem, answer_problem
 _ERRORS = {
     400: "The request is invalid, asks for something that is not supported, or exceeds the context",
     401: "The key is missing or not one of this server",
-    403: "This server does not load adapters from there",
+    403: "This server does not load adapters or weights from there",
     404: "There is no such model, adapter or path",
     408: "The request did not arrive in time",
     409: "The rollout of the key has ended, or the name is taken",
@@ -74,6 +74,7 @@ def _add_routes(app: FastAPI) -> None:
         ("GET", "/v1/models", list_models, answers.ServedModels),
         ("POST", "/v1/load_lora_adapter", load_adapter, answers.ServedModel),
         ("POST", "/v1/unload_lora_adapter", unload_adapter, answers.ServedModel),
+        ("POST", "/v1/load_weights", load_weights, dict[str, int]),
         ("POST", "/tokenize", tokenize, answers.TokensAnswer),
         ("POST", "/detokenize", detokenize, dict[str, str]),
         ("GET", "/health", check_health, dict[str, str]),
@@ -158,6 +159,24 @@ async def unload_adapter(request: Request, body: parameters.UnloadAdapterParamet
         raise Problem(404, "model_not_found", f"there is no adapter {body.lora_name!r:.80}", "lora_name")
     await in_thread(lambda: host.unload_adapter(body.lora_name))
     return Json(answers.model_of(body.lora_name, settings.model, settings.max_context))
+
+
+async def load_weights(request: Request, body: parameters.LoadWeightsParameters) -> Json:
+    """Replace the policy's weights once the requests that are being answered have ended, and drop the adapters."""
+    service = service_of(request)
+    body.refuse_unsupported()
+    host, settings = service.adapters, service.settings
+    directory = _find_directory(body.path, settings.adapter_directories)
+    if not (settings.loads_weights and settings.api_keys) or directory is None or host is None:
+        raise Problem(
+            403,
+            "weights_not_allowed",
+            "weights are loaded only by a server with --load-weights and keys, below a directory of "
+            "--adapter-directory",
+            "path",
+        )
+    await in_thread(lambda: host.load_weights(directory, body.version).result())
+    return Json({"version": body.version})
 
 
 async def check_health() -> Json:

@@ -5,6 +5,7 @@ import dataclasses
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
@@ -44,6 +45,10 @@ class AdapterHost(Protocol):
 
     def unload_adapter(self, name: str) -> None:
         """Unload an adapter."""
+        ...
+
+    def load_weights(self, directory: Path, version: int) -> Future[None]:
+        """Begin to replace the weights, when no request is being answered; the future fails if they do not fit."""
         ...
 
 
@@ -186,7 +191,7 @@ async def in_thread(call: Callable[[], Result]) -> Result:
 
 
 def _seed_of(seed: int | None, number: int) -> int | None:
-    """Return the seed of one of the replies to a prompt; that of the first is the client's, if it is a short one."""
+    """Return the seed of one of the replies to a prompt; that of the first is the client's."""
     if seed is None:
         return None
-    return seed % 2**32 if number == 0 else random.Random(f"{seed}/{number}").getrandbits(32)
+    return seed % 2**64 if number == 0 else random.Random(f"{seed}/{number}").getrandbits(32)

@@ -18,6 +18,7 @@ class PolicySettings(ServerSettings):
     api_keys: tuple[str, ...] = ()  # without one, no request needs a key
     # Directories below which `/v1/load_lora_adapter` may load adapters; without one, the route is refused.
     adapter_directories: tuple[str, ...] = ()
+    loads_weights: bool = False  # True if `/v1/load_weights` may replace the policy's weights by those below there
     num_kept_calls: int = 256  # recent calls of which a conversation can continue the tokens, without a recorder
 
     def check_exposure(self) -> None:

@@ -189,6 +189,13 @@ class UnloadAdapterParameters(OtherParameters):
     lora_name: str
 
 
+class LoadWeightsParameters(OtherParameters):
+    """Weights to sample with from now on."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096, description="Hugging Face directory of the model.")]
+    version: Annotated[int, Field(ge=0, lt=2**31, description="Number of the weights, which replies then name.")]
+
+
 def unsupported(name: str, message: str) -> Problem:
     """Return the problem for a parameter whose value is not supported."""
     return Problem(400, "unsupported_parameter", f"{name}: {message}", name)
