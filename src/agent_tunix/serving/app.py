@@ -164,7 +164,6 @@ async def unload_adapter(request: Request, body: parameters.UnloadAdapterParamet
 async def load_weights(request: Request, body: parameters.LoadWeightsParameters) -> Json:
     """Replace the policy's weights once the requests that are being answered have ended, and drop the adapters."""
     service = service_of(request)
-    body.refuse_unsupported()
     host, settings = service.adapters, service.settings
     directory = _find_directory(body.path, settings.adapter_directories)
     if not (settings.loads_weights and settings.api_keys) or directory is None or host is None:
