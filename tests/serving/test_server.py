@@ -93,6 +93,8 @@ def test_a_loaded_adapter_is_a_model_until_it_is_unloaded(tmp_path: Path) -> Non
         client.post("/v1/unload_lora_adapter", json={"lora_name": "mine"}).raise_for_status()
         with pytest.raises(openai.NotFoundError):
             server.openai("sesame").completions.create(model="mine", prompt="one")
+        # All weights are another matter.
+        assert client.post("/v1/load_weights", json={"path": str(tmp_path), "version": 1}).status_code == 403
 
 
 @pytest.mark.slow
