@@ -301,6 +301,16 @@ def test_an_action_on_all_replicas_leaves_out_one_that_fails(engine: ToyEngine, 
         assert [path for path, _ in other.bodies][-2:] == ["/pause?mode=wait", "/resume"]
 
 
+def test_an_action_is_tried_again_where_no_replica_took_it(engine: ToyEngine) -> None:
+    answers = iter([Response("out of memory", 500), None])
+    engine.fault = lambda answer: next(answers) if answer == {"status": "ok"} else None
+    with opened(WIRES[0], engine.url) as source:
+        assert list(source.each(lambda wire, client: wire.load_adapter(client, "policy-v1", Path("a")))) == [engine.url]
+        engine.fault = lambda answer: Response("out of memory", 500)
+        with raises(EngineError, "engine_unavailable", "out of memory"):
+            source.each(lambda wire, client: wire.load_adapter(client, "policy-v2", Path("a")))
+
+
 def test_cancelling_ends_the_request(engine: ToyEngine) -> None:
     engine.is_held = True
     with opened(WIRES[0], engine.url) as source:

@@ -22,6 +22,7 @@ _POLL_S = 0.02
 _CHECK_S = 30.0  # in which a replica must answer a check
 _PAUSE_S = 5.0  # between checks
 _MOST_FAILED_CHECKS = 3  # in a row, after which the requests of a replica are given up
+_MOST_ROUNDS = 3  # of an action on all replicas that none of them took
 _BLOCK_TOKENS = 64
 _KEPT_PREFIXES = 100_000
 _MARGIN = 8  # requests that a replica may have more than another and still get those that continue its own
@@ -36,7 +37,7 @@ class Replica:
     """A replica: what it told of itself, and what it does.
 
     Attributes:
-        error: Why it gets no requests, unless it `is_up`.
+        error: Why it gets no requests where it is not up.
         num_running: Requests that it answers now, of which `limits` are the time limits.
         changed: Set where it is left out.
     """
@@ -112,27 +113,35 @@ class Replicas:
 
     async def each(self, action: Action[Result]) -> dict[str, Result]:
         """Run an action on all replicas that are up, and return the results by URL; see `EngineSource.each`."""
+        failures: list[EngineError] = []
+        for _ in range(_MOST_ROUNDS):
+            await self._until(lambda: self.up)
+            if done := await self._act(self.up, action, failures):
+                return done
+        raise failures[-1]
 
-        async def act(replica: Replica) -> Result:
-            async with self._use(replica):
-                return await action(self._wire, replica.client)
+    async def _act(
+        self, replicas: Sequence[Replica], action: Action[Result], failures: list[EngineError]
+    ) -> dict[str, Result]:
+        async def act(replica: Replica) -> None:
+            try:
+                async with self._use(replica):
+                    done[replica.url] = await action(self._wire, replica.client)
+            except EngineError as error:
+                if error.code not in TRANSIENT:
+                    raise
+                failures.append(error)
 
-        await self._until(lambda: self.up)
-        replicas = self.up
+        done: dict[str, Result] = {}
         self._num_acting += 1
         try:
-            results = await asyncio.gather(*map(act, replicas), return_exceptions=True)
+            errors = await asyncio.gather(*map(act, replicas), return_exceptions=True)
         finally:
             self._num_acting -= 1
             self._num_acted += 1
-        done = {}
-        for replica, result in zip(replicas, results, strict=True):
-            if not isinstance(result, BaseException):
-                done[replica.url] = result
-            elif getattr(result, "code", "") not in TRANSIENT:
-                raise result
-        if not done:
-            raise self._unreachable()
+        for error in errors:
+            if error is not None:
+                raise error
         return done
 
     async def _until(self, find: Callable[[], Result | None]) -> Result:
@@ -229,14 +238,14 @@ class Replicas:
             if self.on_rejoin is not None:
                 async with asyncio.timeout(self._timeout_s):
                     await self.on_rejoin(self._wire, replica.client)
-        replica.is_up = True
+        replica.is_up, replica.error = True, ""
         _LOGGER.info("the engine %s answers", replica.url)
 
     def _unreachable(self) -> EngineError:
         reasons = "; ".join(f"{one.url}: {one.error}" for one in self.all if not one.is_up)
         return EngineError(
-            f"the engine must answer, but for {self._timeout_s:g} s (engine.timeout_s) it did not ({reasons}); start "
-            "it again, or correct engine.urls",
+            f"the engine must answer within {self._timeout_s:g} s (engine.timeout_s), but it did not ({reasons}); "
+            "start it again, or correct engine.urls",
             code="engine_unreachable",
         )
 
