@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import httpx
@@ -33,24 +34,17 @@ Result = TypeVar("Result")
 Action = Callable[[Wire, httpx.AsyncClient], Awaitable[Result]]
 
 
+@dataclass(eq=False)
 class Replica:
-    """A replica: what it told of itself, and what it does.
+    """A replica: what it told of itself, and what it does."""
 
-    Attributes:
-        error: Why it gets no requests where it is not up.
-        num_running: Requests that it answers now, of which `limits` are the time limits.
-        changed: Set where it is left out.
-    """
-
-    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
-        self.url = url
-        self.client = client
-        self.facts: EngineFacts | None = None
-        self.is_up = False
-        self.error = "it has not answered yet"
-        self.num_running = 0
-        self.limits: set[asyncio.Timeout] = set()
-        self.changed = asyncio.Event()
+    url: str
+    client: httpx.AsyncClient
+    facts: EngineFacts | None = None
+    is_up: bool = False
+    error: str = "it has not answered yet"  # why it is not up
+    limits: set[asyncio.Timeout] = field(default_factory=set)  # of the requests that it answers now
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # set where it is left out
 
 
 class Replicas:
@@ -104,12 +98,8 @@ class Replicas:
             replica = await self._until(lambda: self._choose(keys, tried))
             tried.add(replica)
             self.remember(prompt, replica)
-            replica.num_running += 1
-            try:
-                async with self._use(replica):
-                    yield replica
-            finally:
-                replica.num_running -= 1
+            async with self._use(replica):
+                yield replica
 
     async def each(self, action: Action[Result]) -> dict[str, Result]:
         """Run an action on all replicas that are up, and return the results by URL; see `EngineSource.each`."""
@@ -159,12 +149,12 @@ class Replicas:
     def _choose(self, keys: Sequence[int], tried: set[Replica]) -> Replica | None:
         """Return the replica that has most of a prompt, unless another has much less to do; None if all are full."""
         candidates = [one for one in self.up if one not in tried] or self.up
-        free = [one for one in candidates if one.num_running < self._max_concurrency]
+        free = [one for one in candidates if len(one.limits) < self._max_concurrency]
         if not free:
             return None
-        replica = min(free, key=lambda one: one.num_running)
+        replica = min(free, key=lambda one: len(one.limits))
         home = next((self._homes[key] for key in reversed(keys) if key in self._homes), replica)
-        return home if home in free and home.num_running <= replica.num_running + _MARGIN else replica
+        return home if home in free and len(home.limits) <= len(replica.limits) + _MARGIN else replica
 
     def remember(self, tokens: tuple[int, ...], replica: Replica) -> None:
         """Send requests whose prompts begin with tokens to the replica that has them, where it has time."""
