@@ -43,6 +43,7 @@ class Replica:
     facts: EngineFacts | None = None
     is_up: bool = False
     error: str = "it has not answered yet"  # why it is not up
+    num_failed: int = 0  # checks since it last answered anything
     limits: set[asyncio.Timeout] = field(default_factory=set)  # of the requests that it answers now
     changed: asyncio.Event = field(default_factory=asyncio.Event)  # set where it is left out
 
@@ -170,6 +171,7 @@ class Replicas:
                 replica.limits.add(limit)
                 try:
                     yield
+                    replica.num_failed = 0
                 finally:
                     replica.limits.discard(limit)
         except (TimeoutError, httpx.HTTPError) as error:
@@ -194,26 +196,25 @@ class Replicas:
 
     async def _watch(self, replica: Replica) -> None:
         """Check a replica again and again: leave it out where it does not answer, and let it join where it does."""
-        num_failed = 0
         while True:
             try:
                 async with asyncio.timeout(min(_CHECK_S, self._timeout_s)):
                     replica.facts = await self._wire.describe(replica.client)
-                num_failed = 0
+                replica.num_failed = 0
                 if not replica.is_up:
                     await self._join(replica)
             except Exception as error:  # whatever a check or the action meets, the replica is not used, and says why
-                num_failed += 1
+                replica.num_failed += 1
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 if not replica.is_up:
                     replica.error = reason
-                elif num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
+                elif replica.num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
                     self._leave_out(replica, reason)
                     for limit in replica.limits:
                         if not limit.expired():
                             limit.reschedule(asyncio.get_running_loop().time())
             replica.changed.clear()
-            pause_s = _PAUSE_S if replica.is_up else min(_POLL_S * 2 ** min(num_failed, 10), _PAUSE_S)
+            pause_s = _PAUSE_S if replica.is_up else min(_POLL_S * 2 ** min(replica.num_failed, 10), _PAUSE_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await replica.changed.wait()
