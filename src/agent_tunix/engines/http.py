@@ -23,8 +23,6 @@ from agent_tunix.proxies import is_loopback
 from agent_tunix.visible_text import one_line
 
 _CONNECT_S = 10.0
-# Servers close idle connections after 5 s or more, and a request on a connection that is being closed is lost.
-_IDLE_S = 2.0
 _MOST_CHARACTERS = 500
 _SAMPLING = ("/v1/completions", "/generate")
 _NO_MODEL = ("does not exist", "not loaded", "no model")
@@ -46,7 +44,9 @@ def open_client(url: str, api_key: str | None, timeout_s: float) -> httpx.AsyncC
             base_url=url.rstrip("/").removesuffix("/v1"),
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_IDLE_S),
+            # A request on an idle connection is lost if the server closes it just then, and each request looks at all
+            # idle ones for each of them. Replies take longer than connections.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             trust_env=not is_local,
             # Without `trust_env`, the client ignores SSL_CERT_FILE.
             verify=ssl.create_default_context() if is_local and has_tls else has_tls,
