@@ -1,20 +1,19 @@
 """Replicas of an engine: which one answers a request, and what happens where one fails.
 
-A replica that fails is left out, and its requests go to the others. It is tried again in the background, and
-`Replicas.on_rejoin` brings it up to date before it is used again.
+A replica that fails is left out, and its requests go to the others. It is tried again in the background, and brought
+up to date before it is used again.
 """
 
 import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import httpx
 
-from agent_tunix.engines.http import open_client
 from agent_tunix.engines.wire import EngineFacts, Wire
 from agent_tunix.errors import EngineError
 
@@ -51,17 +50,24 @@ class Replica:
 class Replicas:
     """The replicas of an engine. All methods are called in the thread of one event loop; see `EngineSource`.
 
-    Attributes:
-        on_rejoin: Action on a replica that was not there, before it gets requests; None for none.
-        num_left_out: Times that a replica was left out.
+    Args:
+        clients: Clients of the replicas by URL.
+        wire: Routes of the engine.
+        bring_up: Action on a replica that was not there, before it gets requests.
+        max_concurrency: Requests that a replica gets at a time.
+        timeout_s: Seconds that a request may take.
     """
 
     def __init__(
-        self, urls: Sequence[str], wire: Wire, *, api_key: str | None, max_concurrency: int, timeout_s: float
+        self,
+        clients: Mapping[str, httpx.AsyncClient],
+        wire: Wire,
+        bring_up: Action[object],
+        max_concurrency: int,
+        timeout_s: float,
     ) -> None:
-        self.on_rejoin: Action[object] | None = None
-        self.num_left_out = 0
-        self.all = [Replica(url, open_client(url, api_key, timeout_s)) for url in dict.fromkeys(urls)]
+        self.all = [Replica(*item) for item in clients.items()]
+        self._bring_up = bring_up
         self._wire = wire
         self._max_concurrency = max_concurrency
         self._timeout_s = timeout_s
@@ -190,7 +196,6 @@ class Replicas:
         replica.error = reason
         if replica.is_up:
             replica.is_up = False
-            self.num_left_out += 1
             replica.changed.set()
             _LOGGER.warning("the engine %s is left out until it answers again: %s", replica.url, reason)
 
@@ -220,15 +225,14 @@ class Replicas:
                     await replica.changed.wait()
 
     async def _join(self, replica: Replica) -> None:
-        """Let a replica join after `on_rejoin`, which is repeated where an action on the others came in between."""
+        """Bring a replica up to date, again where an action on the others came in between, and let it join."""
         num_acted = -1
         while num_acted != self._num_acted or self._num_acting:
             while self._num_acting:
                 await asyncio.sleep(_POLL_S)
             num_acted = self._num_acted
-            if self.on_rejoin is not None:
-                async with asyncio.timeout(self._timeout_s):
-                    await self.on_rejoin(self._wire, replica.client)
+            async with asyncio.timeout(self._timeout_s):
+                await self._bring_up(self._wire, replica.client)
         replica.is_up, replica.error = True, ""
         _LOGGER.info("the engine %s answers", replica.url)
 
