@@ -91,6 +91,7 @@ class EngineSource(Closing):
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="engine-source", daemon=True)
         self._thread.start()
 
@@ -153,12 +154,11 @@ class EngineSource(Closing):
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        watcher = asyncio.create_task(self._replicas.watch())
+        self._tasks.add(asyncio.create_task(self._replicas.watch()))
         await self._stop.wait()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
+        for task in self._tasks:  # those that they have started end with them
             task.cancel()
-        await asyncio.wait({*tasks, watcher})
+        await asyncio.wait(self._tasks)
         for replica in self._replicas.all:
             await replica.client.aclose()
 
@@ -167,7 +167,16 @@ class EngineSource(Closing):
             if self._is_closed:
                 work.close()
                 raise EngineError("the source of an engine must be open, but it was closed", code="closed")
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(self._do(work), self._loop)
+
+    async def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
 
     async def _answer(
         self, request: TokenRequest, model: str | None, version: int, on_part: Callable[[TokenReply], None] | None
