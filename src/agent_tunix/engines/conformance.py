@@ -317,7 +317,7 @@ class _Checker:
             await self._wire.unload_adapter(self._client, name)
         await self._refused(self._request(4), name)
         came = _distance(adapted, ours[1])
-        return f"{came:.4f} nats from its scores, which are {distance:.4f} from the base's; refused after unloading"
+        return f"{came:.2g} nats from its scores, which are {distance:.2g} from the base's; refused after unloading"
 
     async def _weights(self) -> str:
         model = self._known_model()
