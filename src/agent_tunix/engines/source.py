@@ -149,7 +149,7 @@ class EngineSource(Closing):
     def counts(self) -> EngineCounts:
         """The work of the engine so far."""
         replicas = self._replicas
-        running = sum(one.num_running for one in replicas.all)
+        running = sum(len(one.limits) for one in replicas.all)
         return dataclasses.replace(self._counts, left_out=replicas.num_left_out, running=running, up=len(replicas.up))
 
     def close(self) -> None:
