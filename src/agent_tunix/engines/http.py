@@ -66,7 +66,7 @@ async def call(client: httpx.AsyncClient, path: str, body: Any = None) -> Any:
     status, text = response.status_code, response.text
     key = client.headers.get("Authorization", "").removeprefix("Bearer ")
     words = one_line(text.replace(key, "[key]") if key else text)[:_MOST_CHARACTERS]
-    message = f"{client.base_url}{path.lstrip('/')} answered {status}: {words}"
+    message = f"{str(client.base_url).rstrip('/')}{path} answered {status}: {words}"
     if status >= 500 or status == 408:
         raise EngineError(message, code="engine_unavailable")
     if status == 429:
