@@ -32,6 +32,8 @@ from agent_tunix.sampling.sampler import BatchSampler, Completions
 from agent_tunix.sampling.token_choice import SamplingParams
 
 _LOGGER = logging.getLogger("agent_tunix.engines")
+# Seconds in which sampling processes must have loaded the model, at least.
+_START_S = 600.0
 # A text whose tokens tell tokenizers apart.
 _TEXT = "Ångström: 12 345,67 → naïve\n\tif x != 3.14: return ['日本', \"ok\"]"
 
@@ -114,7 +116,7 @@ class EngineSession:
         """
         engine, wire = self._config.engine, make_wire(self._config.engine.name, policy.config.vocab_size)
         urls = self._processes.from_first(
-            lambda: list(engine.urls) if self._started is None else self._started.urls(engine.timeout_s)
+            lambda: list(engine.urls) if self._started is None else self._started.urls(max(engine.timeout_s, _START_S))
         )
         self._source = self._resources.enter_context(
             EngineSource(
