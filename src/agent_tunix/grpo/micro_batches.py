@@ -4,7 +4,7 @@ Arrays are cut to the longest prompt and completion of the step, rounded up to o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import jax
@@ -101,9 +101,15 @@ def _joined(parts: Sequence[_Logps]) -> _Logps:
 
 
 def step_settings(rows: TrainingRows, config: Config) -> ObjectiveSettings:
-    """Return the objective of a step, whose entropy bonus may depend on the entropy of the completions."""
+    """Return the objective of a step, whose entropy bonus may depend on the entropy of the completions.
+
+    Without an observed token their term is 0, as the bonus is above its target, so that nothing trains by it.
+    """
     sampled_entropy = float(-np.mean(rows.logps, where=rows.mask)) if rows.mask.any() else 0.0
-    return objective_settings(config.grpo, sampled_entropy)
+    settings = objective_settings(config.grpo, sampled_entropy)
+    if rows.observed is not None and not rows.observed.any():
+        settings = replace(settings, observation_nll=0.0)
+    return settings
 
 
 def make_loss_inputs(
@@ -124,22 +130,27 @@ def make_loss_inputs(
     """
     rows, grpo = training_rows(completions, config, mesh), config.grpo
     weights = completion_weights(
-        rows.lengths_of_completions, grpo.loss_agg_mode, rows.tokens.shape[1], grpo.num_generations
+        rows.lengths_of_completions,
+        grpo.loss_agg_mode,
+        rows.tokens.shape[1],
+        grpo.num_generations,
+        grpo.length_exponent,
     )[rows.owners]
+    observation_weights = rows.observation_weights
     settings = place_numbers(mesh, step_settings(rows, config))
     several_passes = grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:
         own, T = part.rows, part.tokens.shape[1]
-        placed = place_rows(
-            mesh,
-            {
-                "mask": rows.mask[own, :T],
-                "advantages": advantages[rows.owners[own]],
-                "weights": (weights[own] * len(micro_batches)).astype(np.float32),
-                "sampled_logps": rows.logps[own, :T],
-            },
-        )
+        arrays = {
+            "mask": rows.mask[own, :T],
+            "advantages": advantages[rows.owners[own]],
+            "weights": (weights[own] * len(micro_batches)).astype(np.float32),
+            "sampled_logps": rows.logps[own, :T],
+        }
+        if observation_weights is not None:
+            arrays["observation_weights"] = (observation_weights[own, :T] * len(micro_batches)).astype(np.float32)
+        placed = place_rows(mesh, arrays)
         return LossInputs(
             prompts=part.prompts,
             prompt_lengths=part.prompt_lengths,

@@ -192,7 +192,7 @@ async def in_thread(call: Callable[[], Result]) -> Result:
 
 
 def _seed_of(seed: int | None, number: int) -> int | None:
-    """Return the seed of one of the replies to a prompt; that of the first is the client's, if it is a short one."""
+    """Return the seed of one of the replies to a prompt; that of the first is the client's."""
     if seed is None:
         return None
-    return seed % 2**32 if number == 0 else random.Random(f"{seed}/{number}").getrandbits(32)
+    return seed % 2**64 if number == 0 else random.Random(f"{seed}/{number}").getrandbits(32)

@@ -32,6 +32,8 @@ class LossBatch(NamedTuple):
             those of `top_logps`.
         top_logps: Log-probabilities under the policy that trains, of the teacher's k likeliest words at each place;
             differentiated. None if the teacher judges the sampled tokens alone.
+        observation_weights: Weights of the tokens that tools and environments wrote, in the term `observation_nll`; 0
+            elsewhere. None without that term. `logps` must hold their log-probabilities too.
     """
 
     logps: Float[Array, "B T"]
@@ -44,6 +46,7 @@ class LossBatch(NamedTuple):
     sampled_logps: Float[Array, "B T"] | None = None
     teacher_logps: Float[Array, "B T"] | Float[Array, "B T k"] | None = None
     top_logps: Float[Array, "B T k"] | None = None
+    observation_weights: Float[Array, "B T"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -68,8 +71,10 @@ class ObjectiveSettings:
         top_entropy_share: Share of tokens whose policy loss counts.
         off_policy_threshold: Distance from the sampling policy, in nats a token, above which completions are masked.
         positive_nll: Coefficient of the likelihood of completions with a positive advantage.
-        sampler_correction: None, or a key of `sampler_mismatch.CORRECTIONS`.
-        sampler_correction_cap: Largest weight of that correction.
+        observation_nll: Coefficient of the likelihood of tokens that tools and environments wrote.
+        sampler_correction: None, or a key of `TRUNCATIONS` or `BANDS` of `sampler_mismatch`.
+        sampler_correction_cap: Upper bound of that correction's ratios.
+        sampler_correction_floor: Lower bound of a band; None for none.
     """
 
     loss: str = field(default="grpo", metadata={"static": True})
@@ -86,7 +91,9 @@ class ObjectiveSettings:
     positive_nll: Number | None = None
     sampler_correction: str | None = field(default=None, metadata={"static": True})
     sampler_correction_cap: Number = 2.0
+    sampler_correction_floor: Number | None = None
     teacher_coefficient: Number = 1.0
+    observation_nll: Number | None = None
 
 
 class TokenLosses(NamedTuple):
@@ -129,6 +136,7 @@ def clean(batch: LossBatch) -> LossBatch:
         sampled_logps=keep(batch.sampled_logps),
         teacher_logps=keep(batch.teacher_logps),
         top_logps=keep(batch.top_logps),
+        observation_weights=batch.observation_weights,
     )
 
 
