@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import httpx
@@ -36,6 +36,14 @@ _LOGGER = logging.getLogger("agent_tunix.engines")
 _START_S = 600.0
 # A text whose tokens tell tokenizers apart.
 _TEXT = "Ångström: 12 345,67 → naïve\n\tif x != 3.14: return ['日本', \"ok\"]"
+
+
+class SamplerMaker(Protocol):
+    """Function that makes a sampler from a source of tokens."""
+
+    def __call__(self, source: TokenSource, *, here_alone: bool) -> BatchSampler:
+        """Return a sampler. With `here_alone` it is used in this process alone, else in all of the run together."""
+        ...
 
 
 class EngineSession:
@@ -180,12 +188,8 @@ class EngineSession:
 
     # --- sampling --------------------------------------------------------------------------------------------------
 
-    def sampler(self, make: Callable[[TokenSource], BatchSampler]) -> "SyncedSampler":
-        """Return a sampler from the engines.
-
-        Args:
-            make: Makes it from a source of tokens.
-        """
+    def sampler(self, make: "SamplerMaker") -> "SyncedSampler":
+        """Return a sampler from the engines."""
         return SyncedSampler(self, make)
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
@@ -240,13 +244,13 @@ class SyncedSampler:
 
     Args:
         session: The engines.
-        make: Makes the sampler from a source of tokens.
+        make: Makes the sampler.
     """
 
-    def __init__(self, session: EngineSession, make: Callable[[TokenSource], BatchSampler]) -> None:
+    def __init__(self, session: EngineSession, make: SamplerMaker) -> None:
         self._session = session
         self._make = make
-        self._sampler = make(session)
+        self._sampler = make(session, here_alone=False)
 
     def sample_batch(
         self,
@@ -268,9 +272,16 @@ class SyncedSampler:
         )
 
     def bound(self) -> BatchSampler:
-        """Bring the engines up to the current weights, and return a sampler from these, whatever follows them."""
+        """Bring the engines up to the current weights, and return a sampler from these, whatever follows them.
+
+        All processes of the run call this, and the first alone the sampler, in any of its threads.
+        """
         source = _BoundSource(self._session, self._session.follow())
-        return MeasuredSampler(self._session, self._make(source))
+        return MeasuredSampler(self._session, self._make(source, here_alone=True))
+
+    def cancel(self) -> None:
+        """Let samplings in progress fail soon."""
+        self._session.cancel()
 
 
 class _BoundSource:

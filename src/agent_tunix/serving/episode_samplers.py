@@ -17,11 +17,26 @@ _CALLS_OF_AGENT = 32  # calls of one agent that may wait at once
 
 
 def make_engine_sampler(
-    config: Config, sampler: Sampler, host: EpisodeHost | None, tokenizer: Tokenizer, source: TokenSource
+    config: Config,
+    sampler: Sampler,
+    host: EpisodeHost | None,
+    tokenizer: Tokenizer,
+    source: TokenSource,
+    *,
+    here_alone: bool,
 ) -> BatchSampler:
-    """Return the sampler of a run's completions or episodes whose tokens come from engines; see below."""
+    """Return the sampler of a run's completions or episodes whose tokens come from engines.
+
+    Args:
+        config: The configuration, with the longest prompt measured.
+        sampler: Sampler of the policy, for its tokenizer and its stops.
+        host: What acts with the policy; None for completions of one turn.
+        tokenizer: The policy's tokenizer.
+        source: Source of tokens.
+        here_alone: True if completions are sampled in this process alone, else in all processes of the run together.
+    """
     episodes = make_episode_sampler(config, sampler, host, tokenizer, source)
-    return episodes or EngineSampler(source, sampler, here().from_first)
+    return episodes or EngineSampler(source, sampler, None if here_alone else here().from_first)
 
 
 def make_episode_sampler(
