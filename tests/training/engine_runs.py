@@ -10,6 +10,7 @@ from typing import Any
 
 from agent_tunix.sampling.continuous import ContinuousSampler
 from agent_tunix.tracking.callbacks import Callback, TrainingState
+from agent_tunix.tracking.rollouts import RolloutReader
 
 OVERRIDES = ("training.eval_every_n_steps=2", "training.save_interval_steps=1", "grpo.entropy_coefficient=0.01")
 ENGINE = ("engine=agent_tunix", "engine.timeout_s=300")
@@ -67,6 +68,12 @@ def sampling_processes(run: Path) -> list[int]:
             if words[1:4] == [b"-m", b"agent_tunix", b"serve-policy"] and os.fsencode(run / "engine") in words:
                 found.append(int(command.parent.name))
     return found
+
+
+def rollouts(root: Path) -> list[tuple[Any, ...]]:
+    """Number, tokens and reward of each completion; their log-probabilities are rounded otherwise."""
+    rows = [row for table in RolloutReader(root / "rollouts").tables() for row in table.to_pylist()]
+    return [(row["rollout_id"], row["tokens"], row["total"], row["advantage"]) for row in rows]
 
 
 class Killer(Callback):

@@ -2,19 +2,17 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent_tunix.errors import EngineError
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.sampling.token_choice import SamplingParams
-from agent_tunix.tracking.rollouts import RolloutReader
 from agent_tunix.training import train
 from agent_tunix.training.verification import read_rows
 from tests.raising import raises
 from tests.small_run import NUM_STEPS
-from tests.training.engine_runs import ENGINE, OVERRIDES, Killer, open_local_engines, sampling_processes
+from tests.training.engine_runs import ENGINE, OVERRIDES, Killer, open_local_engines, rollouts, sampling_processes
 from tests.training.support import assert_same_weights, small_run
 
 pytestmark = pytest.mark.slow
@@ -24,12 +22,6 @@ def run(root: Path, *overrides: str, killer: Killer | None = None) -> Path:
     train.train(preflight(small_run(*OVERRIDES, *overrides), root.parent), root, callbacks=[killer] if killer else [])
     assert not sampling_processes(root)
     return root
-
-
-def rollouts(root: Path) -> list[tuple[Any, ...]]:
-    """Number, tokens and reward of each completion; their log-probabilities are rounded otherwise."""
-    rows = [row for table in RolloutReader(root / "rollouts").tables() for row in table.to_pylist()]
-    return [(row["rollout_id"], row["tokens"], row["total"], row["advantage"]) for row in rows]
 
 
 def sample_greedily(monkeypatch: pytest.MonkeyPatch) -> None:
