@@ -180,7 +180,7 @@ def test_a_policy_that_moved_before_the_first_sync_is_proven_or_refused_by_it(mo
 def test_an_engine_that_hangs_ends_the_sync_in_time(model: ModelPolicy, root: Path) -> None:
     stand_in = VllmStandIn(model)
     stand_in.fault_paths = ("/v1/load_lora_adapter",)
-    with stand_in.running() as url, syncing("vllm", url, root, 4, timeout_s=5.0) as (sync, _, _):
+    with stand_in.running() as url, syncing("vllm", url, root, 4, timeout_s=2.0) as (sync, _, _):
         stand_in.faults.add(Fault.HANG)
         with raises(EngineError, "engine_unreachable"):
             sync.sync(0)

@@ -9,13 +9,13 @@ import random
 import subprocess
 import sys
 import time
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from agent_tunix.sampling.sampler import Sampler
-from agent_tunix.training import components
 from agent_tunix.training.verification import first_difference, read_rows
 from tests.training.policy_versions import PolicyVersions
 from tests.training.support import assert_same_weights, train_run
@@ -27,17 +27,24 @@ LAGS = (1, 2, 4)
 
 
 @contextlib.contextmanager
-def sampling_here(delay_s: float = 0.0) -> Iterator[None]:
-    """Let runs in this process sample with `PolicyVersions`."""
+def sampling_here(delay_s: float = 0.0) -> Iterator[list[PolicyVersions]]:
+    """Let runs in this process sample with `PolicyVersions` in place of an engine; yield these samplers."""
+    made: list[PolicyVersions] = []
 
     def make(config: Any, sampler: Sampler, *rest: Any) -> PolicyVersions:
-        return PolicyVersions(sampler, delay_s)
+        made.append(PolicyVersions(sampler, delay_s))
+        return made[-1]
 
-    before, components.make_episode_sampler = components.make_episode_sampler, make  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        components.make_episode_sampler = before
+    with (
+        unittest.mock.patch("agent_tunix.training.components.make_episode_sampler", make),
+        unittest.mock.patch("agent_tunix.training.train.open_engines", return_value=contextlib.nullcontext()),
+    ):
+        yield made
+
+
+def lagging(lag: int) -> tuple[str, ...]:
+    """Overrides of a run with a lag. Nothing listens at the URL."""
+    return ("engine=agent_tunix", "engine.urls=[http://localhost:1]", f"engine.max_staleness={lag}")
 
 
 def prove_length_of_steps(directory: Path) -> dict[str, Any]:
@@ -65,7 +72,7 @@ def seconds_of_a_step(root: Path, lag: int, sampling_s: float, reward_s: float, 
         train_run(
             root,
             *(f"training.reward_function={file}:slow", "rewards.execution=inline", "rewards.completions=text"),
-            *(f"engine.max_staleness={lag}", f"training.num_batches={lag + 5}", "evaluation.num_samples=0"),
+            *(*lagging(lag), f"training.num_batches={lag + 5}", "evaluation.num_samples=0"),
             *overrides,
         )
     rows = [json.loads(line) for line in (root / "metrics.jsonl").read_text().splitlines()]
@@ -75,7 +82,7 @@ def seconds_of_a_step(root: Path, lag: int, sampling_s: float, reward_s: float, 
 def prove_kills(directory: Path, lag: int, kills: int = 10) -> dict[str, Any]:
     """Kill a run at random moments and resume it; prove that it equals one that is never killed."""
     overrides = [
-        *(f"engine.max_staleness={lag}", "training.num_batches=12", "training.save_interval_steps=2"),
+        *(*lagging(lag), "training.num_batches=12", "training.save_interval_steps=2"),
         *("training.eval_every_n_steps=5", "optimizer.learning_rate=1e-3"),
     ]
     whole, killed = directory / "whole", directory / "killed"

@@ -1,6 +1,7 @@
 """`agent-tunix serve-policy`. Importing this loads only Click."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,12 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     default=16,
     help="Requests that are answered at a time, as far as the memory allows.",
 )
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default=None,
+    help="Type that a model computes in, as model.dtype; a run has its own.  [auto]",
+)
 @click.option("--warm-up", is_flag=True, help="Compile all programs first, not when each is needed.")
 @click.option(
     "--max-waiting", type=click.IntRange(min=0), default=1024, help="Requests that may wait; more are refused (429)."
@@ -100,6 +107,7 @@ def serve_policy(
     model_name: str,
     max_context: int | None,
     places: int,
+    dtype: str | None,
     warm_up: bool,
     max_waiting: int,
 ) -> None:
@@ -137,8 +145,11 @@ def serve_policy(
     if len(dict(adapters)) < len(adapters):
         raise click.UsageError("--adapter must give each name once; remove one of the adapters with equal names")
     found = find_source(source, None if step == "latest" else step)
+    run = found.run
+    if dtype is not None:
+        run = replace(run, config=replace(run.config, model=replace(run.config.model, dtype=dtype)))
     serve(
-        found.run,
+        run,
         found.step,
         settings,
         lambda url: echo(f"agent-tunix serves the policy at {url} (OPENAI_BASE_URL={url}/v1)"),

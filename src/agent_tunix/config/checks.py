@@ -10,6 +10,7 @@ import string
 from collections.abc import Iterator
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.engines import engine_problems
 from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
@@ -55,6 +56,7 @@ def _problems(config: Config) -> Iterator[str]:
             "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
             "none; set environment.name or environment.tools, or grpo.observation_nll=0"
         )
+    yield from engine_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)

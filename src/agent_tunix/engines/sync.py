@@ -22,6 +22,7 @@ import httpx
 import jax.numpy as jnp
 import numpy as np
 
+from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.engines.gate import MOST_PROBE_TOKENS, Check, Gate, ProbeScorer, ReplicaScores
 from agent_tunix.engines.source import EngineSource
@@ -32,10 +33,9 @@ from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.requests import TokenRequest
 
 _LOGGER = logging.getLogger("agent_tunix.engines")
-# Tokens of the probe's prompt, and of the continuation that the engine samples once.
-_PROMPT_TOKENS, _CONTINUATION_TOKENS, _LEAST_PROBE_TOKENS = 64, 48, 32
-# Tokens of the reply that is sampled at each sync.
-_REPLY_TOKENS = 16
+# Tokens of the probe's prompt, of the continuation that the engine samples once, and of the reply at each sync. They
+# are fewer where the engine's context may be as short as the run's.
+_PROMPT_TOKENS, _CONTINUATION_TOKENS, _REPLY_TOKENS = 64, 48, 16
 Value = TypeVar("Value")
 
 
@@ -123,15 +123,16 @@ class WeightSync:
         self._loaded: deque[str] = deque()  # names that the engines have, the current one last
         self._expected = np.empty(0)  # the policy's scores of the probe at the last version
         self.report: SyncReport | None = None
-        prompt = list(prompt_ids)[-_PROMPT_TOKENS:]
-        self._prompt = (prompt * -(-_LEAST_PROBE_TOKENS // len(prompt)))[: max(len(prompt), _LEAST_PROBE_TOKENS)]
+        context = min(prompt_tokens(config) + episode_tokens(config), MOST_PROBE_TOKENS)
+        self._prompt = tuple(prompt_ids)[-min(_PROMPT_TOKENS, context // 2) :]
+        self._rest = context - len(self._prompt)
         self._probe = [*self._prompt, *processes.from_first(self._draw_continuation)]
         self._scorer = ProbeScorer(policy, MOST_PROBE_TOKENS)
         self._gate = Gate(self._scorer.score(self._probe))
         source.on_rejoin = self._catch_up
 
     def _draw_continuation(self) -> list[int]:
-        request = TokenRequest(tuple(self._prompt), _CONTINUATION_TOKENS, seed=0)
+        request = TokenRequest(self._prompt, min(_CONTINUATION_TOKENS, self._rest), seed=0)
         replies = self._source.each(lambda wire, client: wire.sample(client, self._source.base_model, request))
         return list(next(iter(replies.values())).tokens)
 
@@ -218,7 +219,7 @@ class WeightSync:
             base = await wire.score(client, self._source.base_model, self._probe) if is_first_sync else []
             await self._load(wire, client, name, version)
             probe = await wire.score(client, self._model(name), self._probe)
-            request = TokenRequest(tuple(self._prompt), _REPLY_TOKENS, self._temperature, seed=version)
+            request = TokenRequest(self._prompt, min(_REPLY_TOKENS, self._rest), self._temperature, seed=version)
             reply = await wire.sample(client, self._model(name), request)
             return str(client.base_url), base, probe, list(reply.tokens), list(reply.logps)
 

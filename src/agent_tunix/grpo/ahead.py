@@ -34,6 +34,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.data.step_batches import Batches
 from agent_tunix.engines.stored_completions import from_bytes, to_bytes
+from agent_tunix.errors import ConfigError
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import BatchSampler, Completions
 from agent_tunix.sampling.token_choice import SamplingParams
@@ -107,11 +108,20 @@ class SamplingAhead:
         batches: Prompts of each step.
         processes: Processes of the run, as `distributed.here()` returns them.
 
+    Raises:
+        ConfigError: Several processes share environments, which answer only when all of them wait for it.
+
     Attributes:
         num_waiting: Steps that were sampled and waited when the newest step began.
     """
 
     def __init__(self, config: Config, sampler: VersionedSampler, batches: Batches, processes: _Processes) -> None:
+        if processes.count > 1 and has_environment(config):
+            raise ConfigError(
+                f"engine.max_staleness={config.engine.max_staleness} must be 0 with an environment in a run of several "
+                "processes; set it to 0, or train in one process",
+                code="invalid_engine",
+            )
         self._config = config
         self._lag = config.engine.max_staleness
         self._sampler = sampler

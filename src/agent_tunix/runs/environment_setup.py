@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agent_tunix.data.prompt_lengths import EpisodeOverhead
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.sampling.episodes import EpisodeSampler
+    from agent_tunix.sampling.requests import TokenSource
     from agent_tunix.sampling.sampler import Sampler
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
@@ -148,11 +149,16 @@ def _check_lengths(config: Config, environments: EnvironmentSet, examples: Mappi
 
 
 def make_episode_sampler(
-    config: Config, sampler: "Sampler", environments: EnvironmentSet, tokenizer: "Tokenizer"
+    config: Config,
+    sampler: "Sampler",
+    environments: EnvironmentSet,
+    tokenizer: "Tokenizer",
+    source: "TokenSource | None" = None,
 ) -> "EpisodeSampler":
-    """Return the sampler of the episodes of a run with environments."""
+    """Return the sampler of the episodes of a run with environments, whose tokens may come from a source."""
     from agent_tunix.distributed import here
     from agent_tunix.distributed.shared_environments import SharedEnvironments
+    from agent_tunix.engines.episodes import EngineEpisodeSampler
     from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
 
     asked = config.environment
@@ -168,6 +174,9 @@ def make_episode_sampler(
     encoder = make_episode_encoder(config, tokenizer, sampler.eos_ids)
     if environments.may_have_tools:
         log_call_format(encoder)
+    if source is not None:
+        from_first = None if here().count == 1 else here().from_first
+        return EngineEpisodeSampler(source, sampler, shared, encoder, limits, from_first)
     return EpisodeSampler(sampler, shared, encoder, limits)
 
 

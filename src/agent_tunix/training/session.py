@@ -16,7 +16,14 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_tunix.data.prompt_batch import PromptBatch
-from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
+from agent_tunix.errors import (
+    DataError,
+    EngineError,
+    Interrupted,
+    NonFiniteUpdateError,
+    RewardError,
+    RewardFailureRateError,
+)
 from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
@@ -40,7 +47,7 @@ from agent_tunix.training.resuming import continue_command, how_to_resume, is_du
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-_STOPPED = (NonFiniteUpdateError, RewardFailureRateError)
+_STOPPED = (EngineError, NonFiniteUpdateError, RewardFailureRateError)
 
 
 @dataclass(frozen=True)
@@ -209,6 +216,7 @@ class RunSession:
         Raises:
             RewardFailureRateError: The reward failed; a checkpoint was saved.
             DataError: Streamed rows cannot be used; a checkpoint was saved.
+            EngineError: The engines do not sample, or not from the policy; a checkpoint was saved.
         """
         step = self._last_step
         if self._took_steps:
@@ -218,8 +226,8 @@ class RunSession:
                 yield
         except (RewardFailureRateError, RewardError) as error:
             raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step, 'reward')}") from error
-        except DataError as error:
-            raise DataError(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
+        except (DataError, EngineError) as error:
+            raise type(error)(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
@@ -379,7 +387,7 @@ class RunSession:
     ) -> dict[str, Any]:
         """Return the metrics of an evaluation after a step; none if the run does not evaluate.
 
-        If the reward fails, the row is recorded without them before the checkpoint is saved.
+        If the reward or an engine fails, the row is recorded without them before the checkpoint is saved.
         """
         if not self._evaluator.is_on:
             return {}
@@ -390,10 +398,13 @@ class RunSession:
                 with self._budget.measured(TimedPart.EVALUATION):
                     metrics = self._evaluator.metrics(self._components.batch_sampler, step)
                 return metrics | {EVALUATION_S: self._budget.last(TimedPart.EVALUATION)}
-            except RewardError as error:
+            except (EngineError, RewardError) as error:
                 if row is not None:
                     self._record(step, row, result, judged=False)
-                raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step)}") from error
+                text = f"{error}\n{self._save_for_resuming(step)}"
+                if isinstance(error, EngineError):
+                    raise EngineError(text, code=error.code) from error
+                raise RewardFailureRateError(text) from error
 
     def _save(self, step: int, *, has_extra: bool = False) -> None:
         self._checkpoints.save(step, self.reporter, has_extra=has_extra)
