@@ -195,6 +195,23 @@ def test_nothing_is_sampled_ahead_that_depends_on_results(settings: dict[str, An
     assert next(iter(settings)).replace("__", ".") in message
 
 
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"grpo__history_turns": 1}, "grpo.history_turns requires grpo.credit=hgpo, but it is episode"),
+        (
+            {"grpo__credit": "role", "environment__tools": ["calculator"]},
+            "requires an agent, whose requests have roles",
+        ),
+        ({"grpo__credit": "hgpo", "environment__agent__function": "a.py:f"}, "use grpo.credit=turn or role"),
+    ],
+)
+def test_credit_that_an_episode_cannot_have(settings: dict[str, Any], remedy: str) -> None:
+    message = refusal_of(config_with(**settings))
+    assert "\n" not in message
+    assert remedy in message
+
+
 def test_an_adapter_is_copied_into_the_reference_and_never_mixed() -> None:
     settings = {"grpo__reference_sync_steps": 10, "model__lora_rank": 8}
     assert "with model.lora_rank 8; set grpo.reference_sync_mix=1" in refusal_of(config_with(**settings))

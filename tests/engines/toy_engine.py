@@ -27,23 +27,22 @@ class ToyEngine:
     """One replica.
 
     Attributes:
+        url: Its URL.
         bodies: Bodies of the requests, by path.
         fault: Function of an answer that changes it, or gives another one; None leaves it.
         is_healthy: False to answer checks with 503.
         is_held: True to answer no request for tokens.
+        delay_s: Seconds that each request for tokens takes.
+        num_checks: Checks that it passed.
         models: Names of the models.
         open: Requests for tokens that are being answered.
         cancelled: Set when a client leaves a request that is held.
     """
 
     def __init__(self) -> None:
-        self.bodies: list[tuple[str, dict[str, Any]]] = []
-        self.fault: Fault | None = None
-        self.is_healthy = True
-        self.is_held = False
-        self.models = [BASE]
+        self.url = ""
         self.open = 0
-        self.cancelled = threading.Event()
+        self.reset()
         self.app = FastAPI()
         routes: list[tuple[str, str, Callable[..., Any]]] = [
             ("/health", "GET", self._health),
@@ -57,7 +56,19 @@ class ToyEngine:
         for path, method, endpoint in routes:
             self.app.add_api_route(path, endpoint, methods=[method], response_model=None)
 
+    def reset(self) -> None:
+        """Forget the requests and the faults."""
+        self.bodies: list[tuple[str, dict[str, Any]]] = []
+        self.fault: Fault | None = None
+        self.is_healthy = True
+        self.is_held = False
+        self.delay_s = 0.0
+        self.num_checks = 0
+        self.models = [BASE]
+        self.cancelled = threading.Event()
+
     def _health(self) -> Response:
+        self.num_checks += self.is_healthy
         return Response(status_code=200 if self.is_healthy else 503)
 
     def _list(self) -> dict[str, Any]:
@@ -73,6 +84,7 @@ class ToyEngine:
         if path in ("/v1/completions", "/generate"):
             self.open += 1
             try:
+                await asyncio.sleep(self.delay_s)
                 while self.is_held:
                     await asyncio.sleep(0.005)
                     if await request.is_disconnected():
@@ -136,8 +148,18 @@ class ToyEngine:
             while not server.started:
                 time.sleep(0.002)
             try:
-                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+                self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                yield self.url
             finally:
                 self.is_held = False
                 server.should_exit = server.force_exit = True
                 thread.join()
+
+
+def main(port: int, delay_s: float) -> None:
+    """Serve in a process of its own, print the URL, and end when it is killed."""
+    engine = ToyEngine()
+    engine.delay_s = delay_s
+    with engine.serving(port) as url:
+        print(url, flush=True)
+        threading.Event().wait()

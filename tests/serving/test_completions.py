@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from agent_tunix.environments import AgentRecord, EpisodeResult, StopReason
+from agent_tunix.environments.agents import AgentOutcome
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.sampling.sampler import Completions, join_completions
+from agent_tunix.serving.agent_episodes import make_result
 from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.completions import completions_of
 
@@ -78,6 +80,26 @@ def test_the_calls_of_an_agent_are_described(completions: Completions) -> None:
     assert (third.outcome, third.calls, third.main_row) == ("timeout", (), None)
 
 
+def test_the_system_messages_of_a_call_are_its_role(tokenizer: Tokenizer) -> None:
+    def call(*messages: tuple[str, str]) -> RecordedCall:
+        contents = [{"role": role, "content": content} for role, content in messages]
+        return RecordedCall(tuple(tokenizer.encode("2+3=")), (5,), (-1.0,), 0, "stop", messages=contents)
+
+    calls = [
+        call(("system", "You solve."), ("user", "2+3")),
+        call(("system", "You check."), ("user", "2+3")),
+        call(("system", "You solve."), ("user", "4+4")),
+        call(("user", "2+3")),
+    ]
+    completions = completions_of([calls], [result()], tokenizer, max_row_tokens=WIDTH)
+    assert completions.episodes is not None
+    agent = completions.episodes[0].agent
+    assert agent is not None
+    solver, critic, again, without = (one.role for one in agent.calls)
+    assert solver == again != critic
+    assert without == ""
+
+
 def test_joined_completions_keep_their_forks(completions: Completions) -> None:
     joined = join_completions([completions, completions], [(0, 1), (1, 0), (1, 1)])
     assert joined.forks is not None
@@ -87,3 +109,17 @@ def test_joined_completions_keep_their_forks(completions: Completions) -> None:
     assert without.forks is not None
     assert len(without.forks.owners) == 0
     assert np.shape(without.forks.tokens) == (0, WIDTH)
+
+
+def test_the_transcript_is_that_of_the_last_call() -> None:
+    ask, reply = {"role": "user", "content": "2 + 3"}, {"role": "assistant", "content": "5"}
+    plain = RecordedCall((1,), (10,), (0.0,), 0, "length")
+    chat = RecordedCall((2,), (11,), (0.0,), 0, "stop", messages=[ask, ask], reply=reply)
+
+    def transcript(*calls: RecordedCall) -> tuple[list[str], int, StopReason]:
+        found = make_result(calls, AgentOutcome(), "", False, [ask], lambda ids: f"text of {ids[0]}")
+        return [str(message["content"]) for message in found.messages], found.num_prompt_messages, found.stop_reason
+
+    assert transcript(plain, chat) == (["2 + 3", "2 + 3", "5"], 2, StopReason.FINISHED)
+    assert transcript(chat, plain) == (["text of 1", "text of 10"], 1, StopReason.MAX_TURN_TOKENS)
+    assert transcript() == (["2 + 3"], 1, StopReason.ERROR)

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from agent_tunix.cli.generate import StepType
+from agent_tunix.cli.options import allowed_hosts_option, host_option, log_to_terminal, step_option
 from agent_tunix.cli.printing import echo
-from agent_tunix.visible_text import SafeFormatter
 
 
 class _AdapterType(click.ParamType[tuple[str, Path]]):
@@ -27,21 +26,10 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
 
 @click.command("serve-policy")
 @click.argument("source", metavar="RUN_OR_MODEL")
-@click.option(
-    "--step",
-    type=StepType(),
-    metavar="N|best|latest",
-    default=None,
-    help="Step of the checkpoint of a run; 0: before training.  [latest]",
-)
-@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@step_option
+@host_option
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0: any free port.")
-@click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    multiple=True,
-    help="Further host name to accept, for example behind a proxy; repeatable; *: any.",
-)
+@allowed_hosts_option
 @click.option(
     "--api-key",
     "api_keys",
@@ -128,10 +116,7 @@ def serve_policy(
     from agent_tunix.serving.settings import PolicySettings
     from agent_tunix.training.generation import find_source
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger
+    log_to_terminal(logging.WARNING)
     settings = PolicySettings(
         host=host,
         port=port,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.engines import engine_problems
-from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
+from agent_tunix.config.episodes import credit_problems, environment_problems, episode_tokens, has_environment
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
@@ -51,12 +51,13 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
+    yield from engine_problems(config)
+    yield from credit_problems(config)
     if config.grpo.observation_nll and not has_environment(config):
         yield (
             "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
             "none; set environment.name or environment.tools, or grpo.observation_nll=0"
         )
-    yield from engine_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)

@@ -434,6 +434,24 @@ class GrpoConfig:
         " `leave_one_out`: no division, the mean of the others is the baseline (RLOO); `component`: each component is "
         "standardised separately (GDPO); or your own estimator: a registered name, a dotted path or file.py:function.",
     )
+    credit: Annotated[str, OneOf("episode", "turn", "gigpo", "hgpo", "role")] = key(
+        "episode",
+        "Advantage of the turns of an episode. episode: all share that of the total; turn: the discounted return from "
+        "the turn on, compared with the group's at the same turn; gigpo: the episode's, plus that of the return among "
+        "the group's turns in the same state; hgpo: that of the return among turns with the same last states, "
+        "for one and more of them; role: that of the return among the group's turns with the same role of an agent.",
+    )
+    history_turns: Natural = key(2, "H of hgpo: earlier states that its deepest groups share.")
+    discount: PositiveShare = key(
+        1.0,
+        "γ: factor of a reward for each turn between it and the turn that is credited, unless grpo.credit=episode.",
+    )
+    step_advantage_weight: NonNegative = key(1.0, "ω of gigpo: weight of the advantage among turns in the same state.")
+    anchor_state: Annotated[str, OneOf("observation", "conversation")] = key(
+        "observation",
+        "State of a turn in gigpo and hgpo. observation: the replies since the turn before; conversation: all "
+        "messages.",
+    )
     modules: list[str] = key(
         [], "Modules or files to import first, for the losses and advantage estimators that they register."
     )

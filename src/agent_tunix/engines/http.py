@@ -13,12 +13,12 @@ import logging
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
 from agent_tunix.engines.wire import EngineFacts
-from agent_tunix.errors import AgentTunixError, ConfigError, EngineError
+from agent_tunix.errors import ConfigError, EngineError, RequestRefusedError
 from agent_tunix.proxies import is_loopback
 from agent_tunix.visible_text import one_line
 
@@ -55,14 +55,11 @@ def open_client(url: str, api_key: str | None, timeout_s: float) -> httpx.AsyncC
         raise ConfigError(f"the engine {url} cannot be reached: {error}", code="invalid_request") from error
 
 
-async def call(
-    client: httpx.AsyncClient, path: str, body: Any = None, *, refusal: type[AgentTunixError] = EngineError
-) -> Any:
+async def call(client: httpx.AsyncClient, path: str, body: Any = None) -> Any:
     """Post a body, or get a path without one, and return the answer: the data of JSON, or the text of anything else.
 
     Raises:
         EngineError: The engine refuses the request, or fails.
-        AgentTunixError: It refuses a value of the request; an error of the class `refusal`.
         httpx.RequestError: There is no answer, or half of one.
     """
     response = await client.request("GET" if body is None else "POST", path, json=body)
@@ -74,10 +71,12 @@ async def call(
         raise EngineError(message, code="engine_unavailable")
     if status == 429:
         raise EngineError(message, code="engine_busy")
-    if status in (400, 404) and path in _SAMPLING and any(phrase in text for phrase in _NO_MODEL):
-        raise EngineError(message, code="engine_no_model")
-    if status in (400, 413, 422) and refusal is not EngineError:
-        raise refusal(message)
+    if status == 404 and "Not Found" in text:
+        message += "; the server has no such route: start it with the options that its recipe names"
+    if path in _SAMPLING and status in (400, 404, 413, 422):
+        if any(phrase in text for phrase in _NO_MODEL):
+            raise EngineError(message, code="engine_no_model")
+        raise RefusedByEngineError(message)
     if status >= 400:
         raise EngineError(message, code="engine_refused")
     if "json" not in response.headers.get("content-type", ""):
@@ -103,6 +102,12 @@ def reading(client: httpx.AsyncClient) -> Iterator[None]:
         ) from error
 
 
+class RefusedByEngineError(EngineError, RequestRefusedError):
+    """An engine refuses a value of a request for tokens, such as a prompt beyond its context."""
+
+    code = "engine_refused"
+
+
 class HttpWire:
     """The routes that all kinds of engines share; see `Wire`.
 
@@ -113,7 +118,7 @@ class HttpWire:
         base_model: Name of the model that the engines serve, once one has told it.
     """
 
-    kind = ""
+    kind: ClassVar[str] = ""
     _version_path: str | None = "/version"
     _adapters_path = "/v1"
 

@@ -1,7 +1,7 @@
 """Routes of agent_tunix's own served policy (`agent-tunix serve-policy`), which follow vLLM's."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -15,7 +15,7 @@ class OwnWire(VllmWire):
     Its log-probabilities are those of the training loss whatever the filters, and it tells the version of its weights.
     """
 
-    kind = "agent_tunix"
+    kind: ClassVar[str] = "agent_tunix"
     _version_path = None
     _has_filters = True
 

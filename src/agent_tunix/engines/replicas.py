@@ -71,8 +71,7 @@ class Replicas:
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(max_concurrency * len(self.all))
         self._homes: dict[int, Replica] = {}  # by beginning of a prompt
-        # Held while a replica joins, and during actions on all: none may join in the middle of one.
-        self._joining = asyncio.Lock()
+        self._num_acting = self._num_acted = 0  # actions on all replicas: in progress, and ended
 
     @property
     def up(self) -> list[Replica]:
@@ -83,31 +82,27 @@ class Replicas:
         """Check the replicas until the task is cancelled."""
         await asyncio.gather(*(self._watch(replica) for replica in self.all))
 
-    async def wait_for_all(self) -> list[EngineFacts]:
+    async def wait_for_all(self) -> dict[str, EngineFacts]:
         """Wait until all replicas are up, and return what they tell; see `EngineSource.wait_until_ready`."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._until(lambda: len(self.up) == len(self.all))
         except TimeoutError:
             raise self._unreachable() from None
-        return [replica.facts for replica in self.all if replica.facts is not None]
+        return {replica.url: replica.facts for replica in self.all if replica.facts is not None}
 
     @contextlib.asynccontextmanager
     async def one(self, prompt: tuple[int, ...], tried: set[Replica]) -> AsyncIterator[Replica]:
-        """Yield a replica for a request with a prompt, once there is a place at one.
-
-        Args:
-            prompt: Token ids.
-            tried: Replicas that have had the request, to which the new one is added. Others are better.
+        """Yield a replica for a request, once there is a place at one; if possible none that was tried.
 
         Raises:
             EngineError: The block failed, or no replica was up for `timeout_s`.
         """
-        blocks = (prompt[start : start + _BLOCK_TOKENS] for start in range(0, len(prompt), _BLOCK_TOKENS))
-        keys = list(itertools.accumulate(blocks, lambda key, block: hash((key, block)), initial=0))[1:]
+        keys = _prefix_keys(prompt)
         async with self._slots:
             replica = await self._until(lambda: self._choose(keys, tried))
             tried.add(replica)
+            self.remember(prompt, replica)
             replica.num_running += 1
             try:
                 async with self._use(replica):
@@ -123,9 +118,13 @@ class Replicas:
                 return await action(self._wire, replica.client)
 
         await self._until(lambda: self.up)
-        async with self._joining:
-            replicas = self.up
+        replicas = self.up
+        self._num_acting += 1
+        try:
             results = await asyncio.gather(*map(act, replicas), return_exceptions=True)
+        finally:
+            self._num_acting -= 1
+            self._num_acted += 1
         done = {}
         for replica, result in zip(replicas, results, strict=True):
             if not isinstance(result, BaseException):
@@ -156,12 +155,13 @@ class Replicas:
             return None
         replica = min(free, key=lambda one: one.num_running)
         home = next((self._homes[key] for key in reversed(keys) if key in self._homes), replica)
-        if home in free and home.num_running <= replica.num_running + _MARGIN:
-            replica = home
+        return home if home in free and home.num_running <= replica.num_running + _MARGIN else replica
+
+    def remember(self, tokens: tuple[int, ...], replica: Replica) -> None:
+        """Send requests whose prompts begin with tokens to the replica that has them, where it has time."""
         if len(self._homes) > _KEPT_PREFIXES:
             self._homes.clear()
-        self._homes |= dict.fromkeys(keys, replica)
-        return replica
+        self._homes |= dict.fromkeys(_prefix_keys(tokens), replica)
 
     @contextlib.asynccontextmanager
     async def _use(self, replica: Replica) -> AsyncIterator[None]:
@@ -208,7 +208,7 @@ class Replicas:
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 if not replica.is_up:
                     replica.error = reason
-                elif num_failed >= _MOST_FAILED_CHECKS and not self._joining.locked():
+                elif num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
                     self._leave_out(replica, reason)
                     for limit in replica.limits:
                         if not limit.expired():
@@ -220,10 +220,16 @@ class Replicas:
                     await replica.changed.wait()
 
     async def _join(self, replica: Replica) -> None:
-        async with self._joining, asyncio.timeout(self._timeout_s):
+        """Let a replica join after `on_rejoin`, which is repeated where an action on the others came in between."""
+        num_acted = -1
+        while num_acted != self._num_acted or self._num_acting:
+            while self._num_acting:
+                await asyncio.sleep(_POLL_S)
+            num_acted = self._num_acted
             if self.on_rejoin is not None:
-                await self.on_rejoin(self._wire, replica.client)
-            replica.is_up = True
+                async with asyncio.timeout(self._timeout_s):
+                    await self.on_rejoin(self._wire, replica.client)
+        replica.is_up = True
         _LOGGER.info("the engine %s answers", replica.url)
 
     def _unreachable(self) -> EngineError:
@@ -233,3 +239,9 @@ class Replicas:
             "it again, or correct engine.urls",
             code="engine_unreachable",
         )
+
+
+def _prefix_keys(tokens: tuple[int, ...]) -> list[int]:
+    """Return a key of each beginning of whole blocks, and one of all tokens."""
+    blocks = (tokens[start : start + _BLOCK_TOKENS] for start in range(0, len(tokens), _BLOCK_TOKENS))
+    return list(itertools.accumulate(blocks, lambda key, block: hash((key, block)), initial=0))[1:]

@@ -65,15 +65,9 @@ def read_logp(value: Any) -> float:
 
 
 def refuse_unsupported(request: TokenRequest, kind: str, *, has_filters: bool = False) -> None:
-    """Refuse a request whose log-probabilities an engine could not report as the training loss computes them.
+    """Raise RequestRefusedError if an engine cannot report a request's log-probabilities as the training loss has them.
 
-    Args:
-        request: The request.
-        kind: Kind of the engine.
-        has_filters: True if its log-probabilities are of all tokens, not of those that filters keep.
-
-    Raises:
-        RequestRefusedError: The request has a filter, or asks for log-probabilities besides the sampled tokens'.
+    With `has_filters`, its log-probabilities are of all tokens, not of those that filters keep.
     """
     filters = {"top_k": request.top_k is not None, "top_p": request.top_p < 1, "min_p": request.min_p > 0}
     names = [name for name, is_set in filters.items() if is_set and request.temperature > 0 and not has_filters]

@@ -197,8 +197,11 @@ class EngineSession:
         for future in list(self._in_flight):
             future.cancel()
 
-    def follow(self) -> str:
-        """Bring the engines up to the policy's weights, if they changed, and return the name of their model.
+    def follow(self) -> str | None:
+        """Bring the engines up to the policy's weights, if they changed.
+
+        Returns:
+            The name of the adapter with these weights; None if they are those of the model itself.
 
         Raises:
             EngineError: They do not take the weights, or do not sample from them.
@@ -207,7 +210,7 @@ class EngineSession:
         report = self._sync.sync(self._num_updates())
         if report is not before:
             self._of_sync = dict(report.metrics)
-        return report.model
+        return report.model if self._config.model.lora_rank > 0 else None
 
     def count(self, completions: Completions, seconds: float) -> None:
         """Count a batch that was sampled."""
@@ -279,9 +282,9 @@ class SyncedSampler:
 
 
 class _BoundSource:
-    """A source whose requests name a model."""
+    """A source whose requests name a model, unless it is None."""
 
-    def __init__(self, source: TokenSource, model: str) -> None:
+    def __init__(self, source: TokenSource, model: str | None) -> None:
         self._source = source
         self._model = model
 

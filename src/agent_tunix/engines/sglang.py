@@ -5,7 +5,7 @@ Adapters need a server with `--enable-lora`; seeds are followed only with `--ena
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -13,7 +13,6 @@ from agent_tunix.engines.http import HttpWire, call, reading
 from agent_tunix.engines.replies import UNKNOWN_VERSION, check_prompt, make_reply, read_logp, refuse_unsupported
 from agent_tunix.engines.vllm import NEUTRAL
 from agent_tunix.engines.wire import EngineFacts
-from agent_tunix.errors import AgentTunixError, EngineError, RequestRefusedError
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 # Seeds are not negative, and of a type with a sign.
@@ -23,7 +22,7 @@ _SEEDS = 2**63
 class SglangWire(HttpWire):
     """The routes of SGLang; see `Wire`. Each name of a model but the base's is one of an adapter."""
 
-    kind = "sglang"
+    kind: ClassVar[str] = "sglang"
     _version_path = "/server_info"
     _adapters_path = ""
 
@@ -45,7 +44,7 @@ class SglangWire(HttpWire):
         }
         if request.seed is not None:
             sampling["sampling_seed"] = request.seed % _SEEDS
-        answer = await self._generate(client, model, request.prompt, sampling, -1, RequestRefusedError)
+        answer = await self._generate(client, model, request.prompt, sampling, -1)
         with reading(client):
             meta = answer["meta_info"]
             tokens = [entry[1] for entry in meta["output_token_logprobs"]]
@@ -74,13 +73,7 @@ class SglangWire(HttpWire):
             return [read_logp(entry[0]) for entry in entries[1:]]
 
     async def _generate(
-        self,
-        client: httpx.AsyncClient,
-        model: str,
-        prompt: Sequence[int],
-        sampling: dict[str, Any],
-        first_logp: int,
-        refusal: type[AgentTunixError] = EngineError,
+        self, client: httpx.AsyncClient, model: str, prompt: Sequence[int], sampling: dict[str, Any], first_logp: int
     ) -> Any:
         body = {
             "input_ids": list(prompt),
@@ -89,7 +82,7 @@ class SglangWire(HttpWire):
             "logprob_start_len": first_logp,
         }
         adapter = {} if model == self.base_model else {"lora_path": model}
-        return await call(client, "/generate", body | adapter, refusal=refusal)
+        return await call(client, "/generate", body | adapter)
 
     async def load_weights(self, client: httpx.AsyncClient, directory: Path, version: int) -> None:
         """Let the engine read all weights, and drop what it has cached. Requests that it answers end before."""

@@ -95,13 +95,9 @@ class EngineSource(Closing):
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
         """Begin to continue a prompt with the model that was followed last, at first the base; see `TokenSource`.
 
-        Args:
-            request: The prompt. Its `adapter` names another model of the engine.
-            on_part: Function that gets the reply, as one part, in the source's thread.
-
-        Returns:
-            The reply, with the version of its model. It fails with EngineError if no replica answers, or one answers
-            what it must not, and with RequestRefusedError if the engine refuses the request.
+        `request.adapter` names another model of the engine. `on_part` gets the reply as one part, in the source's
+        thread. The reply has the version of its model. It fails with EngineError if no replica answers, or one answers
+        what it must not.
         """
         version, model = self._followed
         if request.adapter is not None:
@@ -115,13 +111,9 @@ class EngineSource(Closing):
         self._followed = (version, model)
 
     def each(self, action: Action[Result]) -> dict[str, Result]:
-        """Run an action on all replicas that are up, and wait for it. No replica joins meanwhile.
+        """Run an action on all replicas that are up, and return its results by URL. No replica joins meanwhile.
 
-        Args:
-            action: Asynchronous function of the wire and the client of a replica. It gets at most `timeout_s`.
-
-        Returns:
-            Its results by URL. A replica that fails to answer has none: it is left out, until it answers again.
+        A replica that does not answer within `timeout_s` has no result: it is left out, until it answers again.
 
         Raises:
             EngineError: No replica is up, or one refuses.
@@ -136,14 +128,13 @@ class EngineSource(Closing):
             EngineError: A replica does not answer, or serves another model than the others.
         """
         facts = self._start(self._replicas.wait_for_all()).result()
-        told = {replica.url: one for replica, one in zip(self._replicas.all, facts, strict=True)}
-        self.base_model = facts[0].models[0]
-        if len({(one.models[0], one.max_context) for one in facts}) > 1:
-            names = ", ".join(f"{url}: {one.models[0]} (context {one.max_context})" for url, one in told.items())
+        self.base_model = next(iter(facts.values())).models[0]
+        if len({(one.models[0], one.max_context) for one in facts.values()}) > 1:
+            names = ", ".join(f"{url}: {one.models[0]} (context {one.max_context})" for url, one in facts.items())
             raise EngineError(
                 f"all of engine.urls must serve the same model, but they serve {names}", code="engine_differs"
             )
-        return told
+        return facts
 
     @property
     def on_rejoin(self) -> Action[object] | None:
@@ -229,6 +220,7 @@ class EngineSource(Closing):
             assert replica.facts is not None, "it is up"
             base = replica.facts.models[0]
             reply = await self._wire.sample(replica.client, model or base, request)
+            self._replicas.remember((*request.prompt, *reply.tokens), replica)
         if model in (None, base) and reply.version not in (UNKNOWN_VERSION, version):
             raise EngineError(
                 f"{replica.url} must sample with the weights of version {version}, but it did with those of version "

@@ -4,15 +4,16 @@ Adapters need a server with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; whole weigh
 The log-probabilities are those of the sampling temperature only with `--logprobs-mode processed_logprobs`.
 """
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
 from agent_tunix.engines.http import HttpWire, call, reading
 from agent_tunix.engines.replies import UNKNOWN_VERSION, check_prompt, make_reply, read_logp, refuse_unsupported
-from agent_tunix.errors import EngineError, RequestRefusedError
+from agent_tunix.errors import EngineError
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 # Seeds on the wire have 64 bits and a sign.
@@ -32,7 +33,7 @@ NEUTRAL = {
 class VllmWire(HttpWire):
     """The routes of vLLM; see `Wire`."""
 
-    kind = "vllm"
+    kind: ClassVar[str] = "vllm"
     _has_filters = False
 
     async def sample(self, client: httpx.AsyncClient, model: str, request: TokenRequest) -> TokenReply:
@@ -48,7 +49,7 @@ class VllmWire(HttpWire):
             body |= {"top_k": request.top_k or 0, "top_p": request.top_p, "min_p": request.min_p}
         if request.seed is not None:
             body["seed"] = (request.seed + _SEEDS // 2) % _SEEDS - _SEEDS // 2
-        answer, choice = await self._complete(client, model, request.prompt, body, RequestRefusedError)
+        answer, choice = await self._complete(client, model, request.prompt, body)
         with reading(client):
             return make_reply(
                 request,
@@ -74,16 +75,11 @@ class VllmWire(HttpWire):
             return [read_logp(logp) for logp in logps[1:]]
 
     async def _complete(
-        self,
-        client: httpx.AsyncClient,
-        model: str,
-        prompt: Sequence[int],
-        body: dict[str, Any],
-        refusal: type[EngineError | RequestRefusedError] = EngineError,
+        self, client: httpx.AsyncClient, model: str, prompt: Sequence[int], body: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the answer to a request and its only choice, which are of the model and the prompt."""
         fields = {"model": model, "prompt": list(prompt), "logprobs": 0, "return_token_ids": True, "top_k": 0}
-        answer = await call(client, "/v1/completions", fields | NEUTRAL | {"min_tokens": 0} | body, refusal=refusal)
+        answer = await call(client, "/v1/completions", fields | NEUTRAL | {"min_tokens": 0} | body)
         with reading(client):
             if answer["model"] != model:
                 raise EngineError(
@@ -100,11 +96,13 @@ class VllmWire(HttpWire):
 
     async def load_weights(self, client: httpx.AsyncClient, directory: Path, version: int) -> None:
         """Let the engine read all weights, and drop what it has cached. Requests that it answers end before."""
+        body = {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
         try:
             await call(client, "/pause?mode=wait", {})
-            await call(
-                client, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
-            )
+            await call(client, "/collective_rpc", body)
             await call(client, "/reset_prefix_cache", {})
-        finally:
-            await call(client, "/resume", {})
+        except BaseException:
+            with contextlib.suppress(EngineError, httpx.HTTPError):
+                await call(client, "/resume", {})
+            raise
+        await call(client, "/resume", {})

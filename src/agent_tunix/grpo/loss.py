@@ -24,7 +24,7 @@ class LossInputs:
         prompt_lengths: [b] tokens of each prompt.
         tokens: [n, T] ids of the completions, padded on the right.
         mask: [n, T], True at tokens that take part in the loss.
-        advantages: [n].
+        advantages: [n], or [n, T] where turns have their own.
         weights: [n] `completion_weights` of the whole batch, times the number of micro-batches of an update, because
             the trainer takes the mean of their gradients.
         settings: Settings of the objective. Its numbers are arrays, so that one program serves all values.

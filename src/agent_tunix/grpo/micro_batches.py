@@ -16,6 +16,7 @@ from agent_tunix.grpo.loss import LossInputs, objective_settings
 from agent_tunix.grpo.losses import ObjectiveSettings, completion_weights
 from agent_tunix.grpo.teacher import TeacherLogps
 from agent_tunix.grpo.training_rows import TrainingRows, training_rows
+from agent_tunix.grpo.turn_advantages import row_advantages
 from agent_tunix.policy.mesh import place_numbers, place_rows
 from agent_tunix.sampling.lengths import bucket, bucket_of_any
 from agent_tunix.sampling.sampler import Completions
@@ -124,7 +125,7 @@ def make_loss_inputs(
     Args:
         micro_batches: Micro-batches of the completions.
         completions: The completions of a step.
-        advantages: [N].
+        advantages: [N] of the completions, or [N, K] of their turns.
         config: Configuration of the run.
         mesh: Mesh of the policy.
     """
@@ -138,13 +139,14 @@ def make_loss_inputs(
     )[rows.owners]
     observation_weights = rows.observation_weights
     settings = place_numbers(mesh, step_settings(rows, config))
+    of_rows = row_advantages(advantages, rows, completions)
     several_passes = grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:
         own, T = part.rows, part.tokens.shape[1]
         arrays = {
             "mask": rows.mask[own, :T],
-            "advantages": advantages[rows.owners[own]],
+            "advantages": of_rows[own] if of_rows.ndim == 1 else of_rows[own, :T],
             "weights": (weights[own] * len(micro_batches)).astype(np.float32),
             "sampled_logps": rows.logps[own, :T],
         }

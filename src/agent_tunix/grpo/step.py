@@ -4,7 +4,7 @@
     dispatch the passes of reference policy and teacher over them      (`reference.py`, `teacher.py`)
     score them                                                         (the reward mixture)
     with dynamic sampling, replace dead groups by further prompts      (`dynamic_sampling.py`)
-    take the advantage within each group                               (`rewards/advantages.py`)
+    take the advantage within each group                               (`rewards/advantages.py`, `rewards/turns.py`)
     μ times, for each micro-batch: gradient of the loss, update        (`loss.py`, `losses/`, `updater.py`)
     now and then, move the reference policy                            (`reference.py`)
 
@@ -50,11 +50,13 @@ from agent_tunix.grpo.micro_batches import MicroBatch, make_loss_inputs, place_m
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.training_rows import training_rows
+from agent_tunix.grpo.turn_advantages import has_advantage, row_advantages
 from agent_tunix.grpo.update_metrics import describe_updates
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.rewards import Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.rewards.statistics.reasons import group_reasons
+from agent_tunix.rewards.turns import Credit
 from agent_tunix.sampling.sampler import BatchSampler, Completions, Sampler
 from agent_tunix.sampling.samples import make_samples
 
@@ -73,7 +75,7 @@ class StepResult:
         samples: The N = B × G completions that trained, as rewards saw them.
         scores: The score of each.
         totals: [N] rewards that trained; NaN for unscored completions.
-        advantages: [N].
+        advantages: [N]; with credit by turn, the means over the turns of each completion.
         completions: Tokens and lengths.
         policy: Loss, KL and similar metrics, as means over the step's updates; None for one that does not apply.
         finite: True if every update was finite. An update that is not finite ends the step.
@@ -83,6 +85,7 @@ class StepResult:
         sampled: With dynamic sampling, everything that was sampled.
         pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by training row.
         num_waiting: With sampling ahead, the later steps that were sampled already when this one began.
+        turn_advantages: [N, K] float32 with credit by turn, NaN after the last turn of each completion; else None.
     """
 
     samples: Sequence[Sample]
@@ -98,6 +101,7 @@ class StepResult:
     sampled: SamplingTally | None = None
     pass_rates: Mapping[int, float] | None = None
     num_waiting: int | None = None
+    turn_advantages: np.ndarray | None = None
 
 
 class GrpoTrainer:
@@ -169,12 +173,15 @@ class GrpoTrainer:
             timer.lap("reward")
         trained = fill_places(rounds, grpo.num_generations)
         with phase("advantages"):
-            advantages = self._mixture.advantages(trained.scores, grpo.num_generations, grpo.advantage_scaling)
+            advantages, of_turns = self._mixture.credited(
+                trained.samples, trained.scores, grpo.num_generations, grpo.advantage_scaling, Credit.of(grpo)
+            )
         timer.lap("reward")
         with phase("update"):
             micro_batches = micro_batches or self.place(trained.completions)
-            advantages = advantages.astype(np.float32)
-            policy, finite, applied = self.update(trained.completions, advantages, micro_batches)
+            policy, finite, applied = self.update(
+                trained.completions, advantages if of_turns is None else of_turns, micro_batches
+            )
             if applied and self.reference and grpo.reference_sync_steps and step % grpo.reference_sync_steps == 0:
                 self.reference.sync(self.updater.policy, grpo.reference_sync_mix)
         timer.lap("update")
@@ -196,6 +203,7 @@ class GrpoTrainer:
                 else None
             ),
             num_waiting=self._ahead.num_waiting if self._ahead else None,
+            turn_advantages=of_turns,
         )
 
     def sample(self, step: int, number: int, batch: PromptBatch) -> Completions:
@@ -238,7 +246,7 @@ class GrpoTrainer:
 
         Args:
             completions: The N completions of the step.
-            advantages: [N] float32.
+            advantages: [N] float32 of the completions, or [N, K] of their turns.
             micro_batches: The completions on the device.
 
         Returns:
@@ -249,7 +257,7 @@ class GrpoTrainer:
         tokens = rows.mask.sum(axis=1)
         skipped = (
             self.config.grpo.skip_dead_steps
-            and not advantages[rows.owners[tokens > 0]].any()
+            and not has_advantage(row_advantages(advantages, rows, completions), rows)
             and not trains_without_advantages(step_settings(rows, self.config), self._teacher is not None)
         )
         records = self.updater.measure(inputs) if skipped else self.updater.apply(inputs, num_passes)

@@ -12,7 +12,8 @@ from agent_tunix.config.episodes import has_agent, has_environment, verifiers_na
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, RowError
 from agent_tunix.environments import EnvironmentRecipe
-from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe, check_agent, sendable_agent
+from agent_tunix.environments import agents as own_agents
+from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe
 from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
@@ -79,7 +80,7 @@ def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
         return replace(recipe, modules=tuple(config.environment.modules))
     command = () if agent.command is None else read_command(agent.command)
     modules, args = tuple(config.environment.modules), config.environment.args
-    return AgentRecipe(agent.function or "", command, args, modules, working_directory)
+    return AgentRecipe(agent.function, args, modules, working_directory=working_directory, command=command)
 
 
 def _open_agents(config: Config, working_directory: Path) -> AgentPool:
@@ -93,8 +94,7 @@ def _open_agents(config: Config, working_directory: Path) -> AgentPool:
     limits = AgentLimits(asked.agent.timeout_s, asked.memory_mb, asked.agent.max_concurrency)
     if verifiers_name(config) is not None:  # reading its rows has checked it
         return open_agents(recipe, limits)
-    agent = check_agent(recipe)
-    return AgentPool(sendable_agent(recipe), limits, is_shared=agent is not None and agent.is_shared)
+    return own_agents.open_agents(recipe, limits)
 
 
 def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:

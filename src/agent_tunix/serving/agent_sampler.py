@@ -108,10 +108,7 @@ class AgentSampler:
         self._num_batches = 0
         self._source = make_source(lambda: self._num_batches)
         self._recorder = RolloutRecorder(limits.max_calls, limits.max_tokens)
-        # Nobody but the agents calls the server, and a client that retries must not lock out the others.
-        self._settings = PolicySettings(
-            port=0, requests_per_second=0.0, accepts_any_model=True, max_context=limits.max_context
-        )
+        self._settings = PolicySettings(port=0, accepts_any_model=True, max_context=limits.max_context)
         self._service = PolicyService(
             self._source, self._tokenizer, self._settings, ChatEncoder(encoder), self._recorder
         )

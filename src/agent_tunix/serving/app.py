@@ -20,7 +20,7 @@ from agent_tunix.serving.routes.completions import create_completion, encode_tex
 from agent_tunix.version import __version__
 from agent_tunix.web import failures
 from agent_tunix.web.documentation import error_responses, make_document
-from agent_tunix.web.limits import FailedLogins, TokenBuckets
+from agent_tunix.web.limits import FailedLogins
 from agent_tunix.web.middleware import LOOPBACK, Bodies, Envelope, Hosts
 from agent_tunix.web.problems import Json, Problem, answer_problem
 
@@ -58,11 +58,10 @@ def create_app(service: PolicyService) -> FastAPI:
     failures.add_handlers(app, answer)
     app.openapi = functools.partial(make_document, app, _KEY)  # type: ignore[method-assign]  # FastAPI's own way
     settings = service.settings
-    buckets = TokenBuckets(settings.requests_per_second, settings.burst)
     failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
     # The middleware added last sees a request first.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
-    app.add_middleware(KeyGate, settings.api_keys, service.recorder, buckets, failed_logins)
+    app.add_middleware(KeyGate, settings.api_keys, service.recorder, failed_logins)
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
     app.add_middleware(Envelope, answer, problem_of)
     return app
@@ -112,7 +111,6 @@ async def list_models(request: Request) -> Json:
 async def tokenize(request: Request, body: parameters.TokenizeParameters) -> Json:
     """Return the token ids of a text or a conversation."""
     service = service_of(request)
-    body.refuse_unsupported()
     if (body.prompt is None) is (body.messages is None):
         raise Problem(400, "invalid_prompt", "give either prompt or messages", "prompt")
     if body.messages is None:
@@ -126,7 +124,6 @@ async def tokenize(request: Request, body: parameters.TokenizeParameters) -> Jso
 async def detokenize(request: Request, body: parameters.DetokenizeParameters) -> Json:
     """Return the text of token ids, without special tokens."""
     tokenizer = service_of(request).tokenizer
-    body.refuse_unsupported()
     if (largest := max(body.tokens, default=0)) >= tokenizer.vocab_size:
         raise Problem(400, "unknown_token", f"the model has no token {largest}", "tokens")
     return Json({"prompt": await in_thread(lambda: tokenizer.decode(body.tokens))})
@@ -136,7 +133,6 @@ async def load_adapter(request: Request, body: parameters.LoadAdapterParameters)
     """Load an adapter from a directory that the server's operator allowed."""
     service = service_of(request)
     host, settings = _host(service), service.settings
-    body.refuse_unsupported()
     directory = _find_directory(body.lora_path, settings.adapter_directories)
     if not settings.api_keys or directory is None:
         raise Problem(
@@ -157,7 +153,6 @@ async def unload_adapter(request: Request, body: parameters.UnloadAdapterParamet
     """Unload an adapter."""
     service = service_of(request)
     host, settings = _host(service), service.settings
-    body.refuse_unsupported()
     if not settings.api_keys or not settings.adapter_directories:
         raise Problem(403, "adapter_not_allowed", "this server's adapters do not change", "lora_name")
     if body.lora_name not in host.adapters:
@@ -169,7 +164,6 @@ async def unload_adapter(request: Request, body: parameters.UnloadAdapterParamet
 async def load_weights(request: Request, body: parameters.LoadWeightsParameters) -> Json:
     """Replace the policy's weights once the requests that are being answered have ended, and drop the adapters."""
     service = service_of(request)
-    body.refuse_unsupported()
     host, settings = service.adapters, service.settings
     directory = _find_directory(body.path, settings.adapter_directories)
     if not (settings.loads_weights and settings.api_keys) or directory is None or host is None:

@@ -12,7 +12,6 @@ class PolicySettings(ServerSettings):
 
     port: int = 8000
     max_body_bytes: int = 16 * 1024 * 1024
-    requests_per_second: float = 0.0
     model: str = "policy"  # name of the policy in requests
     accepts_any_model: bool = False  # True if every unknown name means the policy
     max_context: int = 4096  # maximum tokens of a prompt and its reply

@@ -13,6 +13,7 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.statistics.episodes import episode_metrics
+from agent_tunix.rewards.turns import Credit
 from agent_tunix.visible_text import align, one_line
 
 _LONGEST_RESPONSE = 60
@@ -37,6 +38,7 @@ class StepMetrics:
             scaling=config.grpo.advantage_scaling,
             histogram_bins=config.tracking.histogram_bins,
             detailed=config.training.log_reward_stats,
+            credit=Credit.of(config.grpo),
         )
 
     def row(self, step: int, result: StepResult, learning_rate: float, step_seconds: float) -> dict[str, Any]:
@@ -52,7 +54,11 @@ class StepMetrics:
         """
         completions, num_sampled = result.completions, result.completions.num_sampled
         row: dict[str, Any] = self.of_rewards.measure(
-            step, result.samples, result.scores, result.totals, result.advantages
+            step,
+            result.samples,
+            result.scores,
+            result.totals,
+            result.advantages if result.turn_advantages is None else result.turn_advantages,
         )
         row |= {
             "completions/length_mean": float(num_sampled.mean()),

@@ -1,6 +1,7 @@
 """Every objective in every aggregation, values and gradients, against the papers' sums in NumPy."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -404,7 +405,7 @@ def test_the_numbers_that_the_default_program_takes_are_few() -> None:
     ],
 )
 def test_bounds_of_corrections_are_those_of_their_papers(
-    correction: str, given: dict[str, float], floor: float | None, cap: float
+    correction: str, given: dict[str, Any], floor: float | None, cap: float
 ) -> None:
     found = objective_settings(replace(GrpoConfig(), sampler_correction=correction, **given))
     assert (found.sampler_correction_floor, found.sampler_correction_cap) == (floor, cap)

@@ -23,7 +23,7 @@ class LossBatch(NamedTuple):
         old_logps: Log-probabilities under the policy that sampled; None if that is the policy that trains, so that
             every ratio is 1.
         reference_logps: Log-probabilities under the reference policy; None without a KL penalty.
-        advantages: One for each completion.
+        advantages: One for each completion, or one for each token where turns have their own (`grpo.credit`).
         mask: True at tokens that take part. Values elsewhere have no effect.
         weights: `completion_weights`, the weight of each token of a completion in the loss.
         entropies: Entropy of the next token, in nats; differentiated if its bonus is in the loss. None if unknown.
@@ -39,7 +39,7 @@ class LossBatch(NamedTuple):
     logps: Float[Array, "B T"]
     old_logps: Float[Array, "B T"] | None
     reference_logps: Float[Array, "B T"] | None
-    advantages: Float[Array, " B"]
+    advantages: Float[Array, " B"] | Float[Array, "B T"]
     mask: Bool[Array, "B T"]
     weights: Float[Array, " B"]
     entropies: Float[Array, "B T"] | None = None
@@ -47,6 +47,11 @@ class LossBatch(NamedTuple):
     teacher_logps: Float[Array, "B T"] | Float[Array, "B T k"] | None = None
     top_logps: Float[Array, "B T k"] | None = None
     observation_weights: Float[Array, "B T"] | None = None
+
+    @property
+    def advantages_of_tokens(self) -> Float[Array, "B 1"] | Float[Array, "B T"]:
+        """The advantages, which broadcast over tokens."""
+        return self.advantages[:, None] if self.advantages.ndim == 1 else self.advantages
 
 
 @jax.tree_util.register_dataclass

@@ -37,7 +37,7 @@ def dppo_kl(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
 
 
 def _masked_by(divergences: Float[Array, "B T"], batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
-    ratios, advantages = token_ratios(batch), batch.advantages[:, None]
+    ratios, advantages = token_ratios(batch), batch.advantages_of_tokens
     low = (advantages < 0) & (ratios < 1) & (divergences > settings.epsilon)
     high = (advantages > 0) & (ratios > 1) & (divergences > settings.epsilon_high)
     return TokenLosses(-jnp.where(low | high, 0.0, ratios) * advantages, ratios, low, high)

@@ -51,11 +51,11 @@ def has_top_entropy(batch: LossBatch, share: Number) -> Bool[Array, "B T"]:
     return batch.entropies >= highest[jnp.maximum(num_kept - 1, 0)]
 
 
-def is_near_policy(batch: LossBatch, threshold: Number) -> Bool[Array, "B 1"]:
+def is_near_policy(batch: LossBatch, threshold: Number) -> Bool[Array, "B 1"] | Bool[Array, "B T"]:
     """Return False for completions with a negative advantage that are less likely by more than δ nats a token."""
     lengths = jnp.maximum(batch.mask.sum(axis=1, keepdims=True), 1)
     distances = -jnp.where(batch.mask, log_ratios(batch), 0.0).sum(axis=1, keepdims=True) / lengths
-    return (batch.advantages[:, None] >= 0) | (distances <= threshold)
+    return (batch.advantages_of_tokens >= 0) | (distances <= threshold)
 
 
 def negative_entropy(batch: LossBatch) -> Float[Array, "B T"]:
@@ -66,7 +66,7 @@ def negative_entropy(batch: LossBatch) -> Float[Array, "B T"]:
 
 def positive_nll(batch: LossBatch) -> Float[Array, "B T"]:
     """Return −log π of the tokens of completions with a positive advantage, and 0 elsewhere."""
-    return jnp.where(batch.advantages[:, None] > 0, -batch.logps, 0.0)
+    return jnp.where(batch.advantages_of_tokens > 0, -batch.logps, 0.0)
 
 
 def observation_nll(batch: LossBatch) -> tuple[Float[Array, ""], Float[Array, ""]]:
