@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from agent_tunix.config.adapter_ranks import adapter_rank_problems
-from agent_tunix.config.episodes import has_agent, has_environment
+from agent_tunix.config.episodes import has_agent
 from agent_tunix.config.schema import Config
 
 _FOREIGN = ("vllm", "sglang")
@@ -47,11 +47,6 @@ def engine_problems(config: Config) -> Iterator[str]:
         yield (
             f"engine.max_staleness={engine.max_staleness} must be 0 with environment.agent, whose rollouts are one "
             "step at a time; set engine.max_staleness=0"
-        )
-    if engine.max_staleness > 0 and has_environment(config) and config.distributed.mode != "none":
-        yield (
-            f"engine.max_staleness={engine.max_staleness} must be 0 with an environment in a run of several processes, "
-            "which use it together; set engine.max_staleness=0"
         )
 
 

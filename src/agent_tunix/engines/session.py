@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 import httpx
@@ -32,18 +32,8 @@ from agent_tunix.sampling.sampler import BatchSampler, Completions
 from agent_tunix.sampling.token_choice import SamplingParams
 
 _LOGGER = logging.getLogger("agent_tunix.engines")
-# Seconds in which sampling processes must have loaded the model, at least.
-_START_S = 600.0
 # A text whose tokens tell tokenizers apart.
 _TEXT = "Ångström: 12 345,67 → naïve\n\tif x != 3.14: return ['日本', \"ok\"]"
-
-
-class SamplerMaker(Protocol):
-    """Function that makes a sampler from a source of tokens."""
-
-    def __call__(self, source: TokenSource, *, here_alone: bool) -> BatchSampler:
-        """Return a sampler. With `here_alone` it is used in this process alone, else in all of the run together."""
-        ...
 
 
 class EngineSession:
@@ -124,7 +114,7 @@ class EngineSession:
         """
         engine, wire = self._config.engine, make_wire(self._config.engine.name, policy.config.vocab_size)
         urls = self._processes.from_first(
-            lambda: list(engine.urls) if self._started is None else self._started.urls(max(engine.timeout_s, _START_S))
+            lambda: list(engine.urls) if self._started is None else self._started.urls(engine.timeout_s)
         )
         self._source = self._resources.enter_context(
             EngineSource(
@@ -188,8 +178,12 @@ class EngineSession:
 
     # --- sampling --------------------------------------------------------------------------------------------------
 
-    def sampler(self, make: "SamplerMaker") -> "SyncedSampler":
-        """Return a sampler from the engines."""
+    def sampler(self, make: Callable[..., BatchSampler]) -> "SyncedSampler":
+        """Return a sampler from the engines.
+
+        Args:
+            make: Makes it from a source of tokens; with `alone=True`, one that other processes do not share.
+        """
         return SyncedSampler(self, make)
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
@@ -203,8 +197,11 @@ class EngineSession:
         for future in list(self._in_flight):
             future.cancel()
 
-    def follow(self) -> str:
-        """Bring the engines up to the policy's weights, if they changed, and return the name of their model.
+    def follow(self) -> str | None:
+        """Bring the engines up to the policy's weights, if they changed.
+
+        Returns:
+            The name of the adapter with these weights; None if they are those of the model itself.
 
         Raises:
             EngineError: They do not take the weights, or do not sample from them.
@@ -213,7 +210,7 @@ class EngineSession:
         report = self._sync.sync(self._num_updates())
         if report is not before:
             self._of_sync = dict(report.metrics)
-        return report.model
+        return report.model if self._config.model.lora_rank > 0 else None
 
     def count(self, completions: Completions, seconds: float) -> None:
         """Count a batch that was sampled."""
@@ -244,13 +241,13 @@ class SyncedSampler:
 
     Args:
         session: The engines.
-        make: Makes the sampler.
+        make: Makes the sampler from a source of tokens; with `alone=True`, one that other processes do not share.
     """
 
-    def __init__(self, session: EngineSession, make: SamplerMaker) -> None:
+    def __init__(self, session: EngineSession, make: Callable[..., BatchSampler]) -> None:
         self._session = session
         self._make = make
-        self._sampler = make(session, here_alone=False)
+        self._sampler = make(session)
 
     def sample_batch(
         self,
@@ -274,20 +271,20 @@ class SyncedSampler:
     def bound(self) -> BatchSampler:
         """Bring the engines up to the current weights, and return a sampler from these, whatever follows them.
 
-        All processes of the run call this, and the first alone the sampler, in any of its threads.
+        All processes of a run call this together, and the sampler is for one of them alone.
         """
         source = _BoundSource(self._session, self._session.follow())
-        return MeasuredSampler(self._session, self._make(source, here_alone=True))
+        return MeasuredSampler(self._session, self._make(source, alone=True))
 
     def cancel(self) -> None:
-        """Let samplings in progress fail soon."""
+        """Cancel all requests that are being answered; their samplings raise CancelledError."""
         self._session.cancel()
 
 
 class _BoundSource:
-    """A source whose requests name a model."""
+    """A source whose requests name a model, unless it is None."""
 
-    def __init__(self, source: TokenSource, model: str) -> None:
+    def __init__(self, source: TokenSource, model: str | None) -> None:
         self._source = source
         self._model = model
 

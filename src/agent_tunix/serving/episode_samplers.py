@@ -23,20 +23,14 @@ def make_engine_sampler(
     tokenizer: Tokenizer,
     source: TokenSource,
     *,
-    here_alone: bool,
+    alone: bool = False,
 ) -> BatchSampler:
-    """Return the sampler of a run's completions or episodes whose tokens come from engines.
+    """Return the sampler of a run's completions or episodes whose tokens come from engines; see below.
 
-    Args:
-        config: The configuration, with the longest prompt measured.
-        sampler: Sampler of the policy, for its tokenizer and its stops.
-        host: What acts with the policy; None for completions of one turn.
-        tokenizer: The policy's tokenizer.
-        source: Source of tokens.
-        here_alone: True if completions are sampled in this process alone, else in all processes of the run together.
+    With `alone`, completions of one turn are not shared with the other processes of the run.
     """
     episodes = make_episode_sampler(config, sampler, host, tokenizer, source)
-    return episodes or EngineSampler(source, sampler, None if here_alone else here().from_first)
+    return episodes or EngineSampler(source, sampler, None if alone else here().from_first)
 
 
 def make_episode_sampler(
