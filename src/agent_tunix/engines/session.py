@@ -19,7 +19,6 @@ from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.engines.devices import SAMPLING_DEVICES
-from agent_tunix.engines.gate import MOST_PROBE_TOKENS
 from agent_tunix.engines.processes import SamplingProcesses
 from agent_tunix.engines.source import EngineSource, make_wire
 from agent_tunix.engines.sync import ProcessGroup, WeightSync
@@ -32,6 +31,8 @@ from agent_tunix.sampling.sampler import BatchSampler, Completions
 from agent_tunix.sampling.token_choice import SamplingParams
 
 _LOGGER = logging.getLogger("agent_tunix.engines")
+# Seconds in which sampling processes must have loaded the model, at least.
+_START_S = 600.0
 # A text whose tokens tell tokenizers apart.
 _TEXT = "Ångström: 12 345,67 → naïve\n\tif x != 3.14: return ['日本', \"ok\"]"
 
@@ -82,7 +83,7 @@ class EngineSession:
         options = {
             "--adapter-directory": self._weights,
             "--dtype": config.model.dtype,
-            "--max-context": max(prompt_tokens(config) + episode_tokens(config), MOST_PROBE_TOKENS),
+            "--max-context": prompt_tokens(config) + episode_tokens(config),
             "--places": min(engine.max_concurrency, -(-num_rows // engine.num_processes)),
         }
         self._weights.mkdir(parents=True, exist_ok=True)
@@ -114,7 +115,7 @@ class EngineSession:
         """
         engine, wire = self._config.engine, make_wire(self._config.engine.name, policy.config.vocab_size)
         urls = self._processes.from_first(
-            lambda: list(engine.urls) if self._started is None else self._started.urls(engine.timeout_s)
+            lambda: list(engine.urls) if self._started is None else self._started.urls(max(engine.timeout_s, _START_S))
         )
         self._source = self._resources.enter_context(
             EngineSource(
@@ -313,5 +314,5 @@ class MeasuredSampler:
 
 async def _tokenize(wire: Wire, client: httpx.AsyncClient) -> list[int] | None:
     """Return the tokens of a text; None if the engine has no such route."""
-    answer = await client.post("/tokenize", json={"prompt": _TEXT, "add_special_tokens": False})
+    answer = await client.post("/tokenize", json={"prompt": _TEXT})
     return list(answer.json()["tokens"]) if answer.status_code == httpx.codes.OK else None
