@@ -257,6 +257,8 @@ class RunSession:
         evaluation = self._evaluate(step, row, result) if is_judged else NO_METRICS
         row |= evaluation
         self._out_of_time = self._find_time_is_up(step)
+        if self._out_of_time:
+            self._cancel_ahead()
         # The run that continues takes no such evaluation, so nothing that goes on may depend on it.
         extra = self._evaluate(step, row, result) if self._out_of_time and not is_judged else NO_METRICS
         is_best = self._record(step, row, result, extra, judged=is_judged)
