@@ -18,6 +18,7 @@ from agent_tunix.workbench.diagnosis.learning import (
     KlRunaway,
     NoProgress,
     RewardCollapse,
+    SamplerMasked,
 )
 from agent_tunix.workbench.diagnosis.values import Clustered, Constant, Sparse
 from agent_tunix.workbench.diagnosis.verifier import Noisy, Truncated, VerifierErrors
@@ -31,6 +32,7 @@ DETECTORS: tuple[type[Detector], ...] = (
     LimitedEpisodes,
     AgentForks,
     KlRunaway,
+    SamplerMasked,
     Collapsed,
     RewardCollapse,
     Gates,
