@@ -36,6 +36,8 @@ class ReplayLimits:
 class ServiceSettings(ServerSettings):
     """Options of `agent-tunix serve`."""
 
+    requests_per_second: float = 200.0  # requests of one key, on average; 0 disables the limit
+    burst: int = 1000  # requests that one key may make at once before the average applies
     runs: tuple[Path, ...] = ()  # directories that are searched for runs
     allow_unsandboxed: bool = False  # True to run uploaded code on a machine that cannot isolate it
     tries: TryLimits = field(default_factory=TryLimits)

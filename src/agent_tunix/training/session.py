@@ -16,7 +16,14 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_tunix.data.prompt_batch import PromptBatch
-from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
+from agent_tunix.errors import (
+    DataError,
+    EngineError,
+    Interrupted,
+    NonFiniteUpdateError,
+    RewardError,
+    RewardFailureRateError,
+)
 from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
@@ -40,7 +47,7 @@ from agent_tunix.training.resuming import continue_command, how_to_resume, is_du
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-_STOPPED = (NonFiniteUpdateError, RewardFailureRateError)
+_STOPPED = (EngineError, NonFiniteUpdateError, RewardFailureRateError)
 
 
 @dataclass(frozen=True)
@@ -178,6 +185,7 @@ class RunSession:
         for step in range(self._last_step + 1, self.max_steps + 1):
             if reason := self._best.reason_to_stop or self._reason_of_callbacks():
                 _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
+                self._cancel_ahead()
                 if self._checkpoints.saved_step < step - 1:
                     self._save(step - 1)
                     self._call_back("on_checkpoint", step - 1)
@@ -208,6 +216,7 @@ class RunSession:
         Raises:
             RewardFailureRateError: The reward failed; a checkpoint was saved.
             DataError: Streamed rows cannot be used; a checkpoint was saved.
+            EngineError: The engines do not sample, or not from the policy; a checkpoint was saved.
         """
         step = self._last_step
         if self._took_steps:
@@ -217,8 +226,8 @@ class RunSession:
                 yield
         except (RewardFailureRateError, RewardError) as error:
             raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step, 'reward')}") from error
-        except DataError as error:
-            raise DataError(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
+        except (DataError, EngineError) as error:
+            raise type(error)(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
@@ -378,19 +387,24 @@ class RunSession:
     ) -> dict[str, Any]:
         """Return the metrics of an evaluation after a step; none if the run does not evaluate.
 
-        If the reward fails, the row is recorded without them before the checkpoint is saved.
+        If the reward or an engine fails, the row is recorded without them before the checkpoint is saved.
         """
         if not self._evaluator.is_on:
             return {}
         with phase("evaluation"), spend("evaluation"):
+            if ahead := self._components.ahead:
+                ahead.settle()
             try:
                 with self._budget.measured(TimedPart.EVALUATION):
                     metrics = self._evaluator.metrics(self._components.batch_sampler, step)
                 return metrics | {EVALUATION_S: self._budget.last(TimedPart.EVALUATION)}
-            except RewardError as error:
+            except (EngineError, RewardError) as error:
                 if row is not None:
                     self._record(step, row, result, judged=False)
-                raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step)}") from error
+                text = f"{error}\n{self._save_for_resuming(step)}"
+                if isinstance(error, EngineError):
+                    raise EngineError(text, code=error.code) from error
+                raise RewardFailureRateError(text) from error
 
     def _save(self, step: int, *, has_extra: bool = False) -> None:
         self._checkpoints.save(step, self.reporter, has_extra=has_extra)
@@ -422,7 +436,13 @@ class RunSession:
         signals = self._processes.gather(self._opened.stop.signal_number)
         number = next((signal for signal in signals if signal is not None), None)
         if number is not None and step < self.max_steps:
+            self._cancel_ahead()
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._save_for_resuming(step)}", number)
+
+    def _cancel_ahead(self) -> None:
+        # A run that is asked to stop has no time to wait for the completions of later steps.
+        if ahead := self._components.ahead:
+            ahead.cancel()
 
     def _stop_not_finite(self, step: int, outcome: StepOutcome) -> None:
         # If no update of this step was applied, the weights are those of the step before.
