@@ -140,6 +140,9 @@ ALGORITHMS = {
     "ScaleRL": ("grpo=scale_rl",),
     "SAPO": ("grpo=sapo",),
     "GMPO": ("grpo=gmpo",),
+    "DPPO": ("grpo=dppo",),
+    "LUSPO": ("grpo=luspo",),
+    "VL Norm": ("grpo=vl_norm",),
     "REINFORCE++ with baseline": ("grpo=reinforce_plus_plus",),
     "MaxRL": ("grpo=max_rl",),
 }
@@ -567,6 +570,19 @@ def prove_agent_calculator(seed: int) -> dict[str, Any]:
     return seen
 
 
+def prove_ahead_learns(seed: int) -> dict[str, Any]:
+    """Prove that the main job learns with K = 1, 2 and 4, sampled by an engine in another process."""
+    engine = ("engine=agent_tunix", "engine.num_processes=1")
+    return {f"K = {lag}": prove_learning(seed, *engine, f"engine.max_staleness={lag}") for lag in (1, 2, 4)}
+
+
+def prove_ahead(name: str, *arguments: Any) -> dict[str, Any]:
+    """Run one of the proofs of `tests/training/ahead_runs.py`, in a directory of its own."""
+    proof = getattr(_load("tests.training.ahead_runs"), name)
+    with tempfile.TemporaryDirectory() as directory:
+        return _asserting(lambda: proof(Path(directory), *arguments))
+
+
 def prove_real_model(arguments: argparse.Namespace, overrides: tuple[str, ...]) -> dict[str, Any]:
     """Compare a pretrained model with transformers, train it, and time its steps and TRL's."""
     proof = _load("scripts.prove_real_model")
@@ -614,6 +630,9 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "processes": prove_processes,
     "agents: 1,000 rollouts with faults": prove_agents,
     "agents: ten kills": functools.partial(prove_kills, 1, 10, 12, 0, "environment=agent_calculator"),
+    "sampling ahead: length of a step": functools.partial(prove_ahead, "prove_length_of_steps"),
+    **{f"sampling ahead: ten kills, K = {lag}": functools.partial(prove_ahead, "prove_kills", lag) for lag in (1, 2)},
+    **{f"sampling ahead: learning, seed {seed}": functools.partial(prove_ahead_learns, seed) for seed in range(3)},
     **{f"agent calculator, seed {seed}": functools.partial(prove_agent_calculator, seed) for seed in range(3)},
 }
 

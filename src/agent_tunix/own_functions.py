@@ -103,7 +103,7 @@ def _place(function: Callable[..., Any] | None) -> tuple[Any, Any]:
 PolicyLoss = Callable[[Any, Any], Any]
 
 # Built-in values of `grpo.loss`; `grpo.losses` has their functions.
-POLICY_LOSSES = ("grpo", "gspo", "gspo_token", "cispo", "sapo", "gmpo", "reinforce", "none")
+POLICY_LOSSES = ("grpo", "gspo", "gspo_token", "cispo", "sapo", "gmpo", "dppo_tv", "dppo_kl", "reinforce", "none")
 OWN_LOSSES: OwnFunctions[PolicyLoss] = OwnFunctions("policy loss", "grpo.loss", POLICY_LOSSES)
 
 

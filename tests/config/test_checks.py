@@ -167,13 +167,47 @@ def test_several_problems_are_reported_together() -> None:
         ({"entropy_target": 0.5}, "requires grpo.entropy_coefficient above 0"),
         ({"off_policy_threshold": 0.1}, "requires grpo.num_iterations above 1"),
         ({"loss": "gmpo", "top_entropy_share": 0.2}, "grpo.top_entropy_share must be 1 with grpo.loss=gmpo"),
-        ({"loss": "none"}, "set grpo.teacher, or another loss"),
+        (
+            {"sampler_correction": "sequence", "num_iterations": 2},
+            "set grpo.sampler_correction=none, or a mask: icepop, sequence_mask, geometric_mask",
+        ),
+        ({"sampler_correction_floor": 0.5}, "not auto; remove it, or choose one of them"),
+        ({"sampler_correction": "token", "sampler_correction_floor": 0.5}, "not token; remove it"),
+        ({"sampler_correction": "icepop", "sampler_correction_cap": 0.4}, "0.5 is not below 0.4; set both"),
+        ({"loss": "dppo_tv", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=dppo_tv"),
+        ({"length_exponent": 0.75}, "requires grpo.loss_agg_mode=length-weighted-token-sum"),
+        ({"observation_nll": 0.05}, "requires tools, an environment or an agent"),
+        ({"loss": "none"}, "set one of them, or another loss"),
         ({"teacher_top_k": 8}, "set grpo.teacher, or remove the key"),
         ({"reference_sync_steps": 10, "beta": 0.0}, "set grpo.reference_sync_steps=0, or grpo.beta above 0"),
     ],
 )
 def test_settings_of_an_algorithm_that_contradict_each_other(settings: dict[str, Any], remedy: str) -> None:
     message = refusal_of(config_with(**{f"grpo__{name}": value for name, value in settings.items()}))
+    assert "\n" not in message
+    assert remedy in message
+
+
+@pytest.mark.parametrize("settings", [{"grpo__dynamic_sampling_rounds": 2}, {"data__sampling": "pass_rate"}])
+def test_nothing_is_sampled_ahead_that_depends_on_results(settings: dict[str, Any]) -> None:
+    message = refusal_of(config_with(**settings, engine__max_staleness=1))
+    assert "engine.max_staleness must be 0 with" in message
+    assert next(iter(settings)).replace("__", ".") in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"grpo__history_turns": 1}, "grpo.history_turns requires grpo.credit=hgpo, but it is episode"),
+        (
+            {"grpo__credit": "role", "environment__tools": ["calculator"]},
+            "requires an agent, whose requests have roles",
+        ),
+        ({"grpo__credit": "hgpo", "environment__agent__function": "a.py:f"}, "use grpo.credit=turn or role"),
+    ],
+)
+def test_credit_that_an_episode_cannot_have(settings: dict[str, Any], remedy: str) -> None:
+    message = refusal_of(config_with(**settings))
     assert "\n" not in message
     assert remedy in message
 

@@ -78,20 +78,24 @@ def weigh(lengths_N: np.ndarray, mode: str) -> np.ndarray:
         "prompt-mean-token-mean": np.repeat(1 / ((of_prompts > 0).sum() * of_prompts), G),
         "sequence-mean-token-sum": np.full(B * G, 1 / present.sum()),
         "sequence-mean-token-sum-norm": np.full(B * G, 1 / (B * G * WIDTH)),
+        "length-weighted-token-sum": 1 / (np.maximum(lengths_N, 1) * (1 / lengths_N[present]).sum() * WIDTH),
     }
     return weights[mode]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "loss", "micro_batch"),
-    [("sliding", "grpo", B), ("quantised", "gspo", 1)],
+    ("model", "loss", "micro_batch", "observation_nll"),
+    [("sliding", "grpo", B, 0.0), ("quantised", "gspo", 1, 0.3)],
     indirect=["model"],
 )
-def test_the_gradient_of_recorded_rows_is_that_of_a_plain_pass(model: Any, loss: str, micro_batch: int) -> None:
+def test_the_gradient_of_recorded_rows_is_that_of_a_plain_pass(
+    model: Any, loss: str, micro_batch: int, observation_nll: float
+) -> None:
     mode = "sequence-mean-token-mean"
     rollouts = record(4)
     completions, config = complete(rollouts), configure(mode, loss=loss, micro_batch=micro_batch)
+    config.grpo.observation_nll = observation_nll
     placed = place_micro_batches(completions, config, MESH, None)
     inputs, _ = make_loss_inputs(placed, completions, ADVANTAGES, config, MESH)
     assert inputs[0].num_parts > 1
@@ -99,12 +103,16 @@ def test_the_gradient_of_recorded_rows_is_that_of_a_plain_pass(model: Any, loss:
 
     rows = [(owner, row) for owner, calls in enumerate(rollouts) for row in make_rows(calls)]
     weights_N = weigh(np.array([count_sampled(make_rows(calls)) for calls in rollouts]), mode) * ADVANTAGES
+    num_observed = [
+        sum(len(row.tokens) for row in make_rows(calls)) - count_sampled(make_rows(calls)) for calls in rollouts
+    ]
+    observed_N = observation_nll * weigh(np.array(num_observed), mode)
     width = max(len(row.prompt) + len(row.tokens) for _, row in rows)
     ids, weights = np.zeros((len(rows), width), np.int32), np.zeros((len(rows), width - 1))
     for number, (owner, row) in enumerate(rows):
         n = len(row.prompt)
         ids[number, : n + len(row.tokens)] = row.prompt + row.tokens
-        weights[number, n - 1 : n - 1 + len(row.tokens)] = weights_N[owner] * np.array(row.sampled)
+        weights[number, n - 1 : n - 1 + len(row.tokens)] = np.where(row.sampled, weights_N[owner], observed_N[owner])
 
     def plain(model: Any) -> Any:
         mask = np.broadcast_to(np.tril(np.ones((width, width), bool)), (len(ids), width, width))
@@ -168,6 +176,40 @@ def test_truncated_episodes_are_masked_with_all_their_rows() -> None:
     rows = training_rows(complete(rollouts, reasons), config, MESH)
     of_all = [count_sampled(make_rows(calls)) for calls in rollouts]
     assert rows.lengths_of_completions.tolist() == [0] * G + of_all[G:]
+
+
+@pytest.mark.parametrize("missing", [np.nan, -np.inf])
+def test_a_token_whose_log_probability_is_unknown_does_not_train(missing: float) -> None:
+    """Neither in completions nor in forks, and it counts in no weight."""
+    completions, config = complete(record(5)), configure()
+    assert completions.forks is not None
+    for arrays in (completions, completions.forks):
+        row, token = np.argwhere(arrays.mask)[0]
+        arrays.logps[row, token] = missing
+    before, after = training_rows(complete(record(5)), config, MESH), training_rows(completions, config, MESH)
+    assert before.mask.sum() - after.mask.sum() == 2
+    assert before.lengths_of_completions.sum() - after.lengths_of_completions.sum() == 2
+    assert np.isfinite(after.logps[after.mask]).all()
+
+
+def test_observed_tokens_are_those_that_the_policy_did_not_write() -> None:
+    """Each once, in completions and forks alike; every episode that has some weighs the same."""
+    rollouts, config = record(5), configure()
+    assert training_rows(complete(rollouts), config, MESH).observation_weights is None
+    config.grpo.observation_nll = 0.05
+    rows = training_rows(complete(rollouts), config, MESH)
+    weights = rows.observation_weights
+    assert rows.observed is not None
+    assert weights is not None
+    of_calls = [
+        [row.tokens[n] for row in make_rows(calls) for n in range(len(row.tokens)) if not row.sampled[n]]
+        for calls in rollouts
+    ]
+    found = [rows.tokens[(rows.owners == n)[:, None] & rows.observed].tolist() for n in range(B * G)]
+    assert [sorted(tokens) for tokens in found] == [sorted(tokens) for tokens in of_calls]
+    sums = np.bincount(rows.owners, weights.sum(axis=1))
+    num_episodes = sum(bool(tokens) for tokens in of_calls)
+    np.testing.assert_allclose(sums, [bool(tokens) / num_episodes for tokens in of_calls])
 
 
 def test_completions_of_one_row_share_the_prompt_that_their_agents_share() -> None:

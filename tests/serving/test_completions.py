@@ -80,6 +80,26 @@ def test_the_calls_of_an_agent_are_described(completions: Completions) -> None:
     assert (third.outcome, third.calls, third.main_row) == ("timeout", (), None)
 
 
+def test_the_system_messages_of_a_call_are_its_role(tokenizer: Tokenizer) -> None:
+    def call(*messages: tuple[str, str]) -> RecordedCall:
+        contents = [{"role": role, "content": content} for role, content in messages]
+        return RecordedCall(tuple(tokenizer.encode("2+3=")), (5,), (-1.0,), 0, "stop", messages=contents)
+
+    calls = [
+        call(("system", "You solve."), ("user", "2+3")),
+        call(("system", "You check."), ("user", "2+3")),
+        call(("system", "You solve."), ("user", "4+4")),
+        call(("user", "2+3")),
+    ]
+    completions = completions_of([calls], [result()], tokenizer, max_row_tokens=WIDTH)
+    assert completions.episodes is not None
+    agent = completions.episodes[0].agent
+    assert agent is not None
+    solver, critic, again, without = (one.role for one in agent.calls)
+    assert solver == again != critic
+    assert without == ""
+
+
 def test_joined_completions_keep_their_forks(completions: Completions) -> None:
     joined = join_completions([completions, completions], [(0, 1), (1, 0), (1, 1)])
     assert joined.forks is not None

@@ -63,6 +63,13 @@ def test_where_no_token_takes_part_there_are_no_means() -> None:
     }
 
 
+def test_the_likelihood_of_observations_is_a_mean_over_the_batch_and_null_without_them() -> None:
+    seen = [record(observation_nll=nll, observation_weight=weight) for nll, weight in ((3.0, 1.5), (0.0, 0.5))]
+    assert describe(*seen, tokens=[10, 10])["observation_nll"] == 1.5
+    empty = record(observation_nll=0.0, observation_weight=0.0)
+    assert describe(empty, tokens=[10], accumulation=1)["observation_nll"] is None
+
+
 def test_sampling_and_training_are_compared_before_the_policy_moves() -> None:
     seen = [record(sampler_mismatch_kl=value) for value in (1.0, 2.0, 50.0, 60.0)]
     assert describe(*seen, tokens=[30, 10, 30, 10])["sampler_mismatch_kl"] == 1.25

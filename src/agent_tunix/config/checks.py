@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.engines import engine_problems
-from agent_tunix.config.episodes import environment_problems, episode_tokens, has_environment
+from agent_tunix.config.episodes import credit_problems, environment_problems, episode_tokens, has_environment
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
@@ -25,6 +25,14 @@ _UNREAD_CLIPS = {
     "sapo": ("epsilon_high", "epsilon_c"),
     "cispo": ("epsilon_c",),
     "gmpo": ("epsilon_c",),
+    "dppo_tv": ("epsilon_c",),
+    "dppo_kl": ("epsilon_c",),
+}
+# Corrections that mask, and their lower and upper bounds where the configuration gives none.
+_BOUNDS: dict[str, tuple[float | None, float]] = {
+    "icepop": (0.5, 5.0),
+    "sequence_mask": (None, 3.0),
+    "geometric_mask": (0.999, 1.001),
 }
 
 
@@ -39,10 +47,17 @@ def _problems(config: Config) -> Iterator[str]:
     yield from value_problems(config)
     yield from _model_problems(config)
     yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
+    yield from _ahead_problems(config)
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
     yield from engine_problems(config)
+    if config.grpo.observation_nll and not has_environment(config):
+        yield (
+            "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
+            "none; set environment.name or environment.tools, or grpo.observation_nll=0"
+        )
+    yield from credit_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)
@@ -151,14 +166,22 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             f"grpo.loss={grpo.loss} requires grpo.loss_agg_mode=sequence-mean-token-mean, because it has one loss per "
             f"completion, but the mode is {grpo.loss_agg_mode}; change the mode, or use grpo.loss=gspo_token"
         )
+    if grpo.length_exponent != 1.0 and grpo.loss_agg_mode != "length-weighted-token-sum":
+        yield (
+            f"grpo.length_exponent={grpo.length_exponent:g} requires grpo.loss_agg_mode=length-weighted-token-sum, but "
+            f"the mode is {grpo.loss_agg_mode}; change the mode, or remove the exponent"
+        )
     if grpo.loss == "reinforce" and grpo.num_iterations > 1:
         yield (
             "grpo.loss=reinforce requires grpo.num_iterations=1, because it has no importance ratio, but it is "
             f"{grpo.num_iterations}; use grpo.loss=grpo for several iterations"
         )
     if grpo.teacher is None:
-        if grpo.loss == "none":
-            yield "grpo.loss=none requires grpo.teacher, because nothing else trains; set grpo.teacher, or another loss"
+        if grpo.loss == "none" and not grpo.observation_nll:
+            yield (
+                "grpo.loss=none requires grpo.teacher or grpo.observation_nll, because nothing else trains; set one of "
+                "them, or another loss"
+            )
         if grpo.teacher_top_k is not None:
             yield (
                 f"grpo.teacher_top_k={grpo.teacher_top_k} requires grpo.teacher, but it is null; set grpo.teacher, or "
@@ -182,12 +205,7 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
             "policy that sampled, but it is 1; set it to 2, or remove the threshold"
         )
-    if grpo.sampler_correction != "none" and grpo.num_iterations > 1:
-        yield (
-            f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
-            f"ratios of several updates hold the correction already, but it is {grpo.num_iterations}; set "
-            "grpo.sampler_correction=none"
-        )
+    yield from _correction_problems(grpo)
     if grpo.top_entropy_share < 1.0 and grpo.loss in ("gspo", "gmpo"):
         yield (
             f"grpo.top_entropy_share must be 1 with grpo.loss={grpo.loss}, which has one loss per completion, but is "
@@ -215,6 +233,52 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
                 f"weights, but it is {grpo.reference_sync_mix:g} with model.lora_rank {lora_rank}; set "
                 "grpo.reference_sync_mix=1"
             )
+
+
+def _ahead_problems(config: Config) -> Iterator[str]:
+    """Yield a line for each setting that needs the result of a step before the next one is sampled."""
+    lag = config.engine.max_staleness
+    if lag and config.grpo.dynamic_sampling_rounds:
+        yield (
+            f"engine.max_staleness must be 0 with grpo.dynamic_sampling_rounds={config.grpo.dynamic_sampling_rounds}, "
+            "because whether a step needs another round is known only after it was scored, when the engine has later "
+            f"weights, but it is {lag}; set one of them to 0"
+        )
+    if lag and config.data.sampling == "pass_rate":
+        yield (
+            "engine.max_staleness must be 0 with data.sampling=pass_rate, because the prompts of a step depend on the "
+            f"results of all steps before it, but it is {lag}; set it to 0, or data.sampling=uniform"
+        )
+
+
+def correction_bounds(grpo: GrpoConfig) -> tuple[float | None, float]:
+    """Return the lower and the upper bound of the sampler's correction; the lower one is None if there is none."""
+    floor, cap = _BOUNDS.get(grpo.sampler_correction, (None, 2.0))
+    return (
+        floor if grpo.sampler_correction_floor is None else grpo.sampler_correction_floor,
+        cap if grpo.sampler_correction_cap is None else grpo.sampler_correction_cap,
+    )
+
+
+def _correction_problems(grpo: GrpoConfig) -> Iterator[str]:
+    masks = grpo.sampler_correction in _BOUNDS
+    if grpo.sampler_correction not in ("auto", "none") and not masks and grpo.num_iterations > 1:
+        yield (
+            f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
+            f"ratios of several updates hold the correction already, but it is {grpo.num_iterations}; set "
+            f"grpo.sampler_correction=none, or a mask: {', '.join(_BOUNDS)}"
+        )
+    floor, cap = correction_bounds(grpo)
+    if grpo.sampler_correction_floor is not None and not masks:
+        yield (
+            f"grpo.sampler_correction_floor={grpo.sampler_correction_floor:g} requires grpo.sampler_correction to be "
+            f"{', '.join(_BOUNDS)}, not {grpo.sampler_correction}; remove it, or choose one of them"
+        )
+    elif floor is not None and floor >= cap:
+        yield (
+            f"grpo.sampler_correction_floor must be below grpo.sampler_correction_cap, but {floor:g} is not below "
+            f"{cap:g}; set both"
+        )
 
 
 def _model_problems(config: Config) -> Iterator[str]:

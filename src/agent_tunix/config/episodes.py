@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from agent_tunix.config.schema import Config, EnvironmentConfig
+from agent_tunix.config.schema import Config, EnvironmentConfig, GrpoConfig
 
 # Prefix of the names of installed environments of the library verifiers.
 VERIFIERS = "verifiers:"
@@ -77,6 +77,48 @@ def environment_problems(config: Config) -> Iterator[str]:
         yield (
             "environment.schedule=arrival requires a run of one process, but distributed.mode is "
             f"{config.distributed.mode}; set environment.schedule=lockstep"
+        )
+
+
+def credit_problems(config: Config) -> Iterator[str]:
+    """Yield a line for each setting that contradicts the credit of turns, or that it would not read."""
+    grpo, default = config.grpo, GrpoConfig()
+    readers = {
+        "discount": ("turn", "gigpo", "hgpo", "role"),
+        "step_advantage_weight": ("gigpo",),
+        "anchor_state": ("gigpo", "hgpo"),
+        "history_turns": ("hgpo",),
+    }
+    for name, kinds in readers.items():
+        if grpo.credit not in kinds and getattr(grpo, name) != getattr(default, name):
+            needed = " or ".join(kinds)
+            yield f"grpo.{name} requires grpo.credit={needed}, but it is {grpo.credit}; set it, or remove the key"
+    if grpo.credit == "episode":
+        return
+    if not has_environment(config):
+        yield (
+            f"grpo.credit={grpo.credit} requires episodes of several turns, but there is no environment, tool or "
+            "agent; set environment.name, or grpo.credit=episode"
+        )
+    if grpo.credit == "role" and not has_agent(config):
+        yield (
+            "grpo.credit=role requires an agent, whose requests have roles, but there is none; set environment.agent, "
+            "or use grpo.credit=turn"
+        )
+    if grpo.credit in ("gigpo", "hgpo") and has_agent(config):
+        yield (
+            f"grpo.credit={grpo.credit} requires an environment whose replies are the states of the turns, but an "
+            "agent drives the episodes; use grpo.credit=turn or role"
+        )
+    if grpo.loss in ("gspo", "gmpo"):
+        yield (
+            f"grpo.credit must be episode with grpo.loss={grpo.loss}, which has one loss per completion, but is "
+            f"{grpo.credit}; use grpo.loss=grpo or gspo_token"
+        )
+    if grpo.dynamic_sampling_rounds:
+        yield (
+            f"grpo.dynamic_sampling_rounds must be 0 with grpo.credit={grpo.credit}, which also learns from groups "
+            "with equal totals; set it to 0"
         )
 
 

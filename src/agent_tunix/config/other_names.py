@@ -87,8 +87,13 @@ off_policy_mask_threshold → grpo.off_policy_threshold
 ref_model_mixup_alpha → grpo.reference_sync_mix
 ref_model_sync_steps → grpo.reference_sync_steps
 sync_ref_model → grpo.reference_sync_steps: above 0 the reference follows the policy
-vllm_importance_sampling_correction → grpo.sampler_correction
-vllm_importance_sampling_cap → grpo.sampler_correction_cap
+vllm_importance_sampling_correction algorithm.rollout_correction.rollout_is algorithm.rollout_correction.rollout_rs
+  → grpo.sampler_correction
+vllm_importance_sampling_mode
+  → grpo.sampler_correction: token and sequence truncate; icepop masks tokens and sequence_mask completions
+vllm_importance_sampling_cap vllm_importance_sampling_clip_max algorithm.rollout_correction.rollout_is_threshold
+  → grpo.sampler_correction_cap
+vllm_importance_sampling_clip_min → grpo.sampler_correction_floor
 sapo_temperature_neg actor_rollout_ref.actor.tau_neg → grpo.tau_negative
 sapo_temperature_pos actor_rollout_ref.actor.tau_pos → grpo.tau_positive
 top_entropy_quantile → grpo.top_entropy_share

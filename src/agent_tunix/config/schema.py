@@ -399,7 +399,8 @@ class GrpoConfig:
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
         "gradient per token; cispo: bounded importance weights; sapo: a smooth gate; gmpo: the geometric mean of "
-        "clipped ratios; reinforce: neither ratio nor clip (RLOO); none: rewards are logged and train nothing, with "
+        "clipped ratios; dppo_tv and dppo_kl: masks where the divergence from the sampling policy is large (DPPO); "
+        "reinforce: neither ratio nor clip (RLOO); none: rewards are logged and train nothing, with "
         "grpo.teacher; or your own: a registered name, a dotted path or file.py:function.",
     )
     loss_agg_mode: Annotated[
@@ -410,12 +411,19 @@ class GrpoConfig:
             "prompt-mean-token-mean",
             "sequence-mean-token-sum",
             "sequence-mean-token-sum-norm",
+            "length-weighted-token-sum",
         ),
     ] = key(
         "sequence-mean-token-mean",
         "How token losses are combined: sequence-mean-token-mean; token-mean (DAPO); prompt-mean-token-mean "
         "(ScaleRL); sequence-mean-token-sum (RLOO);"
-        " sequence-mean-token-sum-norm, the sum divided by max_generation_steps (Dr. GRPO).",
+        " sequence-mean-token-sum-norm, the sum divided by max_generation_steps (Dr. GRPO);"
+        " length-weighted-token-sum, long completions weighted down (VL Norm).",
+    )
+    length_exponent: NonNegative = key(
+        1.0,
+        "α of length-weighted-token-sum: a completion weighs its length to the power −α; 1: least variance, 0: all "
+        "tokens alike.",
     )
     advantage_scaling: Annotated[
         str, OneOf("group", "batch", "batch_centred", "mean", "none", "leave_one_out", "component", own=True)
@@ -426,11 +434,31 @@ class GrpoConfig:
         " `leave_one_out`: no division, the mean of the others is the baseline (RLOO); `component`: each component is "
         "standardised separately (GDPO); or your own estimator: a registered name, a dotted path or file.py:function.",
     )
+    credit: Annotated[str, OneOf("episode", "turn", "gigpo", "hgpo", "role")] = key(
+        "episode",
+        "Advantage of the turns of an episode. episode: all share that of the total; turn: the discounted return from "
+        "the turn on, compared with the group's at the same turn; gigpo: the episode's, plus that of the return among "
+        "the group's turns in the same state; hgpo: that of the return among turns with the same last states, "
+        "for one and more of them; role: that of the return among the group's turns with the same role of an agent.",
+    )
+    history_turns: Natural = key(2, "H of hgpo: earlier states that its deepest groups share.")
+    discount: PositiveShare = key(
+        1.0,
+        "γ: factor of a reward for each turn between it and the turn that is credited, unless grpo.credit=episode.",
+    )
+    step_advantage_weight: NonNegative = key(1.0, "ω of gigpo: weight of the advantage among turns in the same state.")
+    anchor_state: Annotated[str, OneOf("observation", "conversation")] = key(
+        "observation",
+        "State of a turn in gigpo and hgpo. observation: the replies since the turn before; conversation: all "
+        "messages.",
+    )
     modules: list[str] = key(
         [], "Modules or files to import first, for the losses and advantage estimators that they register."
     )
     epsilon: Annotated[float, Bounds(gt=0, lt=1)] = key(
-        0.2, "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε]."
+        0.2,
+        "ε: the importance ratio is clipped to [1 - ε, 1 + ε]; in gmpo its logarithm to [-ε, ε]; in dppo_tv and "
+        "dppo_kl the largest divergence.",
     )
     epsilon_high: Positive | None = key(None, "Separate upper clip (DAPO's clip-higher); null: ε.")
     epsilon_c: Positive | None = key(
@@ -462,12 +490,29 @@ class GrpoConfig:
     positive_nll: NonNegative = key(
         0.0, "Coefficient of the negative log-likelihood of completions with a positive advantage (VAPO: 0.1); 0: none."
     )
-    sampler_correction: Annotated[str, OneOf("none", "token", "sequence")] = key(
-        "none",
-        "Truncated importance sampling for what sampling and training disagree by: none, token or sequence. With "
-        "num_iterations above 1 the importance ratios hold it already.",
+    observation_nll: NonNegative = key(
+        0.0,
+        "Coefficient of the negative log-likelihood of the tokens that tools and environments wrote (ECHO: 0.05); 0: "
+        "none.",
     )
-    sampler_correction_cap: Positive = key(2.0, "Largest weight of that correction.")
+    sampler_correction: Annotated[
+        str, OneOf("auto", "none", "token", "sequence", "icepop", "sequence_mask", "geometric_mask")
+    ] = key(
+        "auto",
+        "Correction for what sampling and training disagree by. token, sequence: importance weights, truncated; icepop:"
+        " tokens outside a band of ratios are masked; sequence_mask: completions; geometric_mask: completions by the "
+        "mean ratio of their tokens. With num_iterations above 1 only the masks apply. auto: token where steps are "
+        "sampled ahead (engine.max_staleness) and num_iterations is 1, else none.",
+    )
+    sampler_correction_cap: Positive | None = key(
+        None,
+        "Upper bound of that correction's ratios; null: 2 for token and sequence, 5 for icepop, 3 for sequence_mask, "
+        "1.001 for geometric_mask.",
+    )
+    sampler_correction_floor: Positive | None = key(
+        None,
+        "Lower bound of a mask's ratios; null: 0.5 for icepop, none for sequence_mask, 0.999 for geometric_mask.",
+    )
     teacher: str | None = key(
         None,
         "Model whose distribution the policy follows on its own completions (on-policy distillation), in the forms of "

@@ -92,6 +92,7 @@ class PolicyCall:
         finish_reason: `stop`, `length` or `cancelled`.
         seconds: Wall time.
         reply: Start of the reply's text.
+        role: Digest of the system messages of its request, which tell the roles of an agent apart; "" without any.
     """
 
     prompt: int
@@ -105,6 +106,7 @@ class PolicyCall:
     finish_reason: str
     seconds: float
     reply: str
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 import flax.struct
 import jax
 
+from agent_tunix.config.checks import correction_bounds
 from agent_tunix.config.schema import Config, GrpoConfig
 from agent_tunix.grpo.logps import TokenStatistics, completion_statistics
 from agent_tunix.grpo.losses import LossBatch, ObjectiveSettings, aggregate, policy_objective
@@ -23,7 +24,7 @@ class LossInputs:
         prompt_lengths: [b] tokens of each prompt.
         tokens: [n, T] ids of the completions, padded on the right.
         mask: [n, T], True at tokens that take part in the loss.
-        advantages: [n].
+        advantages: [n], or [n, T] where turns have their own.
         weights: [n] `completion_weights` of the whole batch, times the number of micro-batches of an update, because
             the trainer takes the mean of their gradients.
         settings: Settings of the objective. Its numbers are arrays, so that one program serves all values.
@@ -31,6 +32,8 @@ class LossInputs:
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
         sampled_logps: [n, T] as the sampler computed them; the same as `old_logps` if that is not None.
         teacher: Log-probabilities under the teacher; None without one.
+        observation_weights: [n, T] weights of the tokens that tools and environments wrote, times the number of
+            micro-batches; None without `grpo.observation_nll`.
         num_parts: Number of parts in which the completions go through the model, one after the other.
     """
 
@@ -45,6 +48,7 @@ class LossInputs:
     old_logps: jax.Array | None = None
     sampled_logps: jax.Array | None = None
     teacher: TeacherLogps | None = None
+    observation_weights: jax.Array | None = None
     num_parts: int = field(default=1, metadata={"pytree_node": False})
 
 
@@ -57,7 +61,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
     temperature = config.generation.temperature
 
     def policy_loss(policy: Decoder, example: LossInputs) -> tuple[jax.Array, dict[str, jax.Array]]:
-        teacher = example.teacher
+        teacher, observed = example.teacher, example.observation_weights
         with jax.named_scope("log_probabilities"):
             token_statistics = _in_parts(
                 lambda prompts, lengths, tokens, mask, words: completion_statistics(
@@ -75,7 +79,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
                 example.prompts,
                 example.prompt_lengths,
                 example.tokens,
-                example.mask,
+                example.mask if observed is None else example.mask | (observed > 0),
                 None if teacher is None else teacher.words,
             )
         batch = LossBatch(
@@ -89,6 +93,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             sampled_logps=example.sampled_logps,
             teacher_logps=None if teacher is None else teacher.logps,
             top_logps=token_statistics.top_logps,
+            observation_weights=observed,
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)
@@ -131,7 +136,7 @@ def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> Object
         grpo: The configuration.
         sampled_entropy: Ĥ, the mean of −log π over the sampled tokens, which a bonus with a target follows.
     """
-    coefficient = grpo.entropy_coefficient
+    coefficient, (floor, cap) = grpo.entropy_coefficient, correction_bounds(grpo)
     if grpo.entropy_target is not None:
         coefficient *= max(0.0, 1.0 - sampled_entropy / grpo.entropy_target)
     return ObjectiveSettings(
@@ -147,7 +152,9 @@ def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> Object
         top_entropy_share=float(grpo.top_entropy_share) if grpo.top_entropy_share < 1.0 else None,
         off_policy_threshold=None if grpo.off_policy_threshold is None else float(grpo.off_policy_threshold),
         positive_nll=float(grpo.positive_nll) if grpo.positive_nll else None,
-        sampler_correction=None if grpo.sampler_correction == "none" else grpo.sampler_correction,
-        sampler_correction_cap=float(grpo.sampler_correction_cap),
+        sampler_correction=None if grpo.sampler_correction in ("none", "auto") else grpo.sampler_correction,
+        sampler_correction_cap=float(cap),
+        sampler_correction_floor=None if floor is None else float(floor),
         teacher_coefficient=float(grpo.teacher_coefficient),
+        observation_nll=float(grpo.observation_nll) if grpo.observation_nll else None,
     )

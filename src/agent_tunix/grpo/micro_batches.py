@@ -4,7 +4,7 @@ Arrays are cut to the longest prompt and completion of the step, rounded up to o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import jax
@@ -16,6 +16,7 @@ from agent_tunix.grpo.loss import LossInputs, objective_settings
 from agent_tunix.grpo.losses import ObjectiveSettings, completion_weights
 from agent_tunix.grpo.teacher import TeacherLogps
 from agent_tunix.grpo.training_rows import TrainingRows, training_rows
+from agent_tunix.grpo.turn_advantages import row_advantages
 from agent_tunix.policy.mesh import place_numbers, place_rows
 from agent_tunix.sampling.lengths import bucket, bucket_of_any
 from agent_tunix.sampling.sampler import Completions
@@ -101,9 +102,15 @@ def _joined(parts: Sequence[_Logps]) -> _Logps:
 
 
 def step_settings(rows: TrainingRows, config: Config) -> ObjectiveSettings:
-    """Return the objective of a step, whose entropy bonus may depend on the entropy of the completions."""
+    """Return the objective of a step, whose entropy bonus may depend on the entropy of the completions.
+
+    Without an observed token their term is 0, as the bonus is above its target, so that nothing trains by it.
+    """
     sampled_entropy = float(-np.mean(rows.logps, where=rows.mask)) if rows.mask.any() else 0.0
-    return objective_settings(config.grpo, sampled_entropy)
+    settings = objective_settings(config.grpo, sampled_entropy)
+    if rows.observed is not None and not rows.observed.any():
+        settings = replace(settings, observation_nll=0.0)
+    return settings
 
 
 def make_loss_inputs(
@@ -118,28 +125,34 @@ def make_loss_inputs(
     Args:
         micro_batches: Micro-batches of the completions.
         completions: The completions of a step.
-        advantages: [N].
+        advantages: [N] of the completions, or [N, K] of their turns.
         config: Configuration of the run.
         mesh: Mesh of the policy.
     """
     rows, grpo = training_rows(completions, config, mesh), config.grpo
     weights = completion_weights(
-        rows.lengths_of_completions, grpo.loss_agg_mode, rows.tokens.shape[1], grpo.num_generations
+        rows.lengths_of_completions,
+        grpo.loss_agg_mode,
+        rows.tokens.shape[1],
+        grpo.num_generations,
+        grpo.length_exponent,
     )[rows.owners]
+    observation_weights = rows.observation_weights
     settings = place_numbers(mesh, step_settings(rows, config))
+    of_rows = row_advantages(advantages, rows, completions)
     several_passes = grpo.num_iterations > 1
 
     def make(part: MicroBatch) -> LossInputs:
         own, T = part.rows, part.tokens.shape[1]
-        placed = place_rows(
-            mesh,
-            {
-                "mask": rows.mask[own, :T],
-                "advantages": advantages[rows.owners[own]],
-                "weights": (weights[own] * len(micro_batches)).astype(np.float32),
-                "sampled_logps": rows.logps[own, :T],
-            },
-        )
+        arrays = {
+            "mask": rows.mask[own, :T],
+            "advantages": of_rows[own] if of_rows.ndim == 1 else of_rows[own, :T],
+            "weights": (weights[own] * len(micro_batches)).astype(np.float32),
+            "sampled_logps": rows.logps[own, :T],
+        }
+        if observation_weights is not None:
+            arrays["observation_weights"] = (observation_weights[own, :T] * len(micro_batches)).astype(np.float32)
+        placed = place_rows(mesh, arrays)
         return LossInputs(
             prompts=part.prompts,
             prompt_lengths=part.prompt_lengths,

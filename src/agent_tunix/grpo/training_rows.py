@@ -4,6 +4,9 @@ Rows of an episode share its advantage, and `completion_weights` counts their to
 forks, and if the completions of a prompt share its tokens, the model reads each prompt once. Otherwise every row has a
 prompt of its own.
 
+A sampled token whose log-probability is not finite, because an engine did not tell it, takes no part in the loss, and
+does not count in the weights.
+
 The number of forks differs from step to step. An update has as many micro-batches as without them. Each has one of a
 few numbers of rows, the last of which may be empty, so that few compiled programs serve all steps. Micro-batches with
 more rows than usual go through the model in parts, and need little more memory.
@@ -17,6 +20,7 @@ import numpy as np
 
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.schema import Config
+from agent_tunix.grpo.losses import completion_weights
 from agent_tunix.policy.mesh import row_shards
 from agent_tunix.sampling.forks import Forks
 from agent_tunix.sampling.sampler import Completions
@@ -34,6 +38,7 @@ class TrainingRows:
         lengths: [R], tokens after the prompt.
         logps: [R, T] under the policy that sampled; 0 at tokens that it did not write.
         mask: [R, T], True at the tokens that take part in the loss.
+        observed: [R, T], True at the tokens of which `grpo.observation_nll` takes the likelihood; None without it.
         group: g, the number of rows that share a prompt.
         size: Rows of a micro-batch.
         num_parts: Number of parts in which a micro-batch goes through the model.
@@ -49,6 +54,7 @@ class TrainingRows:
     group: int
     size: int
     num_parts: int = 1
+    observed: np.ndarray | None = None
 
     @property
     def lengths_of_completions(self) -> np.ndarray:
@@ -56,12 +62,21 @@ class TrainingRows:
         counts: np.ndarray = np.bincount(self.owners, self.mask.sum(axis=1))
         return counts
 
+    @property
+    def observation_weights(self) -> np.ndarray | None:
+        """[R, T], weights of the observed tokens, 1 in sum, all completions with such a token alike; None without."""
+        if self.observed is None:
+            return None
+        lengths = np.bincount(self.owners, self.observed.sum(axis=1))
+        weights = completion_weights(lengths, "sequence-mean-token-mean", self.tokens.shape[1])
+        return np.asarray(weights[self.owners, None] * self.observed)
+
 
 def training_rows(completions: Completions, config: Config, mesh: jax.sharding.Mesh) -> TrainingRows:
     """Return the rows of the completions of a step."""
     N, G = len(completions.texts), config.grpo.num_generations
     size = micro_batch_size(config) * G
-    forks, mask = completions.forks, loss_mask(completions, config)
+    forks, mask, observes = completions.forks, loss_mask(completions, config), config.grpo.observation_nll > 0
     firsts = np.arange(0, N, G) if forks is None else _shared_prompts(completions, forks, G)
     if firsts is not None:
         return TrainingRows(
@@ -74,12 +89,13 @@ def training_rows(completions: Completions, config: Config, mesh: jax.sharding.M
             mask=mask,
             group=G,
             size=size,
+            observed=completions.observed if observes else None,
         )
     assert forks is not None
     num_batches, F = -(-N // size), len(forks.owners)
     size, num_parts = divide_rows(-(-(N + F) // num_batches), size, row_shards(mesh))
     num_empty = num_batches * size - N - F
-    forks_mask = forks.mask
+    forks_mask = forks.mask & np.isfinite(forks.logps)
     if config.grpo.mask_truncated:
         forks_mask = forks_mask & completions.ended[forks.owners, None]
 
@@ -98,12 +114,13 @@ def training_rows(completions: Completions, config: Config, mesh: jax.sharding.M
         group=1,
         size=size,
         num_parts=num_parts,
+        observed=join(completions.observed, forks.observed) if observes else None,
     )
 
 
 def loss_mask(completions: Completions, config: Config) -> np.ndarray:
     """Return [N, T], True at the tokens of completions that take part in the loss; those of forks are left out."""
-    mask = completions.mask
+    mask = completions.mask & np.isfinite(completions.logps)
     return mask & completions.ended[:, None] if config.grpo.mask_truncated else mask
 
 

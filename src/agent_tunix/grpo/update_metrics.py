@@ -41,6 +41,10 @@ def describe_updates(
         # Always in nats per token: the weights of a loss that sums over tokens do not sum to 1.
         return float(found(name).mean()) / total_weight if total_weight else None
 
+    def observation_mean(name: str) -> float | None:
+        weight = found("observation_weight").sum()
+        return float(found(name).sum() / weight) if weight else None
+
     ends = [n for n, record in enumerate(records, 1) if n % accumulation == 0 or not record["finite"]]
     low, high = token_mean("clip_share_low"), token_mean("clip_share_high")
     return {
@@ -55,6 +59,8 @@ def describe_updates(
         "entropy": weighed_mean("entropy"),
         "sampler_mismatch_kl": _of_first_update(records, tokens, accumulation),
         **optional("masked_share", token_mean),
+        **optional("sampler_masked_share", token_mean),
+        **optional("observation_nll", observation_mean),
         **optional("expert_load_max", token_mean),
         **optional("expert_balance_loss", token_mean),
         **optional("entropy_coefficient", lambda name: float(found(name)[0])),

@@ -10,6 +10,7 @@ from agent_tunix.rewards.kinds import declared_ranges, total_range
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample, Score
 from agent_tunix.rewards.statistics import Metric, summarise
+from agent_tunix.rewards.turns import EPISODE, Credit
 from agent_tunix.visible_text import one_line
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ class RewardMetrics:
         num_generations: G, the completions of a group.
         scaling: `grpo.advantage_scaling`.
         detailed: `training.log_reward_stats`.
+        credit: `grpo.credit` and its settings.
     """
 
     def __init__(
@@ -36,12 +38,14 @@ class RewardMetrics:
         scaling: str = "group",
         histogram_bins: int = 10,
         detailed: bool = True,
+        credit: Credit = EPISODE,
     ) -> None:
         self._mixture = mixture
         self._num_generations = num_generations
         self._scaling = scaling
         self._histogram_bins = histogram_bins
         self._detailed = detailed
+        self._credit = credit
         self._gated = [component.name for component in mixture.components if component.requires]
         self._transformed = [component.name for component in mixture.components if component.transforms]
         # Computed once, because some ranges are read from docstrings.
@@ -55,8 +59,12 @@ class RewardMetrics:
         """Return the metrics of a step's completions and scores.
 
         Sequences and arrays have one entry per completion, group by group. `totals` is NaN for unscored completions.
+        With credit by turn, `advantages` are [N, K] of the turns.
         """
         weights = self._mixture.weights(step)
+        turns = None
+        if self._credit.is_by_turn:
+            turns = self._mixture.turn_rewards(samples, scores, self._num_generations, self._credit)
         metrics = summarise(
             scores,
             totals,
@@ -70,6 +78,7 @@ class RewardMetrics:
             ranges={**self._ranges, "total": total_range(self._mixture, self._ranges, weights)},
             histogram_bins=self._histogram_bins,
             detailed=self._detailed,
+            turns=turns,
         )
         return metrics | self._limited(step, logged_metrics(scores))
 

@@ -198,6 +198,8 @@ class Score:
         metrics: Numbers that the reward logged, of the whole call if the reward takes a batch.
         parts: Full score of each component (outcome, detail, extras), without those that were not computed.
         terms: Contribution of each component, weight included. The stored terms add up to the total.
+        turns: The part of `value` that each turn of an episode earned, for `grpo.credit`; None for a turn without a
+            score. What they leave of `value` belongs to the last turn. Empty if the value is not divided.
     """
 
     value: float | None
@@ -209,6 +211,7 @@ class Score:
     parts: Mapping[str, "Score"]
     terms: Mapping[str, Term]
     metrics: Mapping[str, float]
+    turns: tuple[float | None, ...]
 
     # Written by hand, because each completion has several scores and a frozen dataclass's own takes twice as long.
     def __init__(
@@ -222,6 +225,7 @@ class Score:
         parts: Mapping[str, "Score"] | None = None,
         terms: Mapping[str, Term] | None = None,
         metrics: Mapping[str, float] | None = None,
+        turns: Sequence[float | None] = (),
     ) -> None:
         if (value is None) is (outcome is _SCORED):
             raise ValueError(f"a {outcome} score cannot have the value {value!r}")
@@ -238,11 +242,30 @@ class Score:
         _set_parts(self, {} if parts is None else parts)
         _set_terms(self, {} if terms is None else terms)
         _set_metrics(self, {} if metrics is None else metrics)
+        _set_turns(self, _read_turns(turns) if turns else ())
 
     @classmethod
     def failed(cls, outcome: Outcome, detail: str, seconds: float = 0.0) -> "Score":
         """Return a score without a value."""
         return cls(value=None, outcome=outcome, detail=detail, seconds=seconds)
+
+    @classmethod
+    def of_turns(cls, turns: Sequence[float | None], detail: str = "") -> "Score":
+        """Return the score of an episode whose turns were scored one by one: its value is their sum.
+
+        A turn that is None has no score. If no turn has one, the reward does not apply.
+        """
+        scored = [turn for turn in turns if turn is not None]
+        if not scored:
+            return cls.failed(Outcome.NOT_APPLICABLE, detail or "no turn has a score")
+        return cls(math.fsum(scored), detail=detail, turns=turns)
+
+
+def _read_turns(turns: Sequence[float | None]) -> tuple[float | None, ...]:
+    values = tuple(None if turn is None else _as_float(turn) for turn in turns)
+    if not all(value is None or -LARGEST_VALUE <= value <= LARGEST_VALUE for value in values):
+        raise ValueError(f"the score of a turn must be finite and its size at most {LARGEST_VALUE:g}: {values}")
+    return values
 
 
 def _as_float(value: object) -> float:
@@ -268,6 +291,7 @@ def _as_float(value: object) -> float:
     _set_parts,
     _set_terms,
     _set_metrics,
+    _set_turns,
 ) = (vars(Score)[field_of.name].__set__ for field_of in fields(Score))
 
 

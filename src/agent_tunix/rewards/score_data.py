@@ -60,8 +60,8 @@ def show_fields(score: Score, *names: str) -> ScoreData:
 
 
 def to_data(score: Score) -> ScoreData:
-    """Return the fields of a score, in JSON's types but for its extras."""
-    return {
+    """Return the fields of a score, in JSON's types but for its extras; `turns` only if the score has some."""
+    data = {
         "value": score.value,
         "outcome": score.outcome.value,
         "detail": score.detail,
@@ -72,6 +72,7 @@ def to_data(score: Score) -> ScoreData:
         "parts": {name: to_data(part) for name, part in score.parts.items()},
         "terms": {name: asdict(term) | {"outcome": term.outcome.value} for name, term in score.terms.items()},
     }
+    return data | {"turns": list(score.turns)} if score.turns else data
 
 
 def from_data(data: Any) -> Score:
@@ -80,7 +81,7 @@ def from_data(data: Any) -> Score:
     Raises:
         ValueError: A field is missing, unknown or of another form, or a number is not finite or too large.
     """
-    if not isinstance(data, Mapping) or data.keys() != _FIELDS:
+    if not isinstance(data, Mapping) or data.keys() | {"turns"} != _FIELDS:
         raise ValueError("a score must be a mapping with the fields of a score")
     return Score(
         _number(data["value"]),
@@ -92,7 +93,14 @@ def from_data(data: Any) -> Score:
         _read_each(data["parts"], from_data),
         _read_each(data["terms"], _term),
         _read_each(data["metrics"], _required),
+        _read_turns(data.get("turns", ())),
     )
+
+
+def _read_turns(turns: Any) -> tuple[float | None, ...]:
+    if not isinstance(turns, list | tuple) or len(turns) > MOST_ITEMS:
+        raise ValueError(f"the turns of a score must be a list of at most {MOST_ITEMS:,} numbers")
+    return tuple(map(_number, turns))
 
 
 def _term(data: Any) -> Term:
@@ -154,6 +162,7 @@ def tidy(score: Score) -> Score:
         {name: tidy(part) for name, part in _named(score.parts)},
         {name: replace(term, detail=short_line(term.detail)) for name, term in _named(score.terms)},
         {name: float(value) for name, value in _named(score.metrics)},
+        score.turns,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from agent_tunix.config.schema import Config
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import Fingerprint
+from agent_tunix.rewards.turns import Credit
 from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.watching import Watching
 from agent_tunix.startup.profiling import phase
@@ -154,6 +155,7 @@ def scoring_settings(config: Config, reward: Fingerprint) -> ScoringSettings:
         advantage_scaling=config.grpo.advantage_scaling,
         on_failure=reward.on_failure,
         fingerprint=reward.short,
+        credit=Credit.of(config.grpo),
     )
 
 
@@ -167,4 +169,5 @@ def to_stored(step: int, result: StepResult, settings: ScoringSettings) -> Store
         logprobs=result.completions.logp_sums,
         settings=settings,
         groups_in_step=len(result.samples) // settings.num_generations,
+        turn_advantages=result.turn_advantages,
     )

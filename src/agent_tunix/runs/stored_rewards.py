@@ -18,6 +18,7 @@ from agent_tunix.rewards import Component, Mixture, fingerprint, settle_completi
 from agent_tunix.rewards.fingerprint import changes
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.mixture import totals_that_train
+from agent_tunix.rewards.turns import Credit
 from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
 from agent_tunix.runs.code_parts import CodePart
 from agent_tunix.runs.reward_setup import components_without_code, is_change, make_reward_runner, resolve_from_config
@@ -29,7 +30,10 @@ from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 
 # Keys that determine the total and the advantage of a given completion. All other keys determine which completions are
 # sampled, or what training does with the advantages.
-_REPLAYABLE = ("training.reward_function", "reward", "rewards", "grpo.advantage_scaling")
+_REPLAYABLE = (
+    *("training.reward_function", "reward", "rewards", "grpo.advantage_scaling"),
+    *("grpo.credit", "grpo.discount", "grpo.step_advantage_weight", "grpo.anchor_state"),
+)
 
 
 def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Config:
@@ -59,8 +63,8 @@ def change_reward(config: Config, reward: Any, overrides: Sequence[str]) -> Conf
         else:
             raise Unreplayable(
                 f"{override}: {key.lstrip('~')} cannot be changed in a replay, because it affects sampling or the "
-                "use of the advantages; change only training.reward_function, reward, rewards.* and "
-                "grpo.advantage_scaling, or start a new run"
+                "use of the advantages; change only training.reward_function, reward, rewards.*, "
+                "grpo.advantage_scaling and grpo.credit with its settings, or start a new run"
             )
     if reward is not None:
         config = dataclasses.replace(
@@ -146,7 +150,9 @@ def recorded_steps(stored: StoredRun, steps: str | None = None) -> Iterator[Reco
 def to_recorded(stored: StoredStep) -> RecordedStep:
     """Return a stored step as a replay takes it."""
     totals = totals_that_train(stored.scores, stored.settings.on_failure)
-    return RecordedStep(stored.step, stored.samples, stored.scores, totals, stored.advantages, stored.is_whole)
+    return RecordedStep(
+        stored.step, stored.samples, stored.scores, totals, stored.advantages, stored.is_whole, stored.turn_advantages
+    )
 
 
 def _range(steps: str | None) -> tuple[int, int | None]:
@@ -280,7 +286,13 @@ def replay_run(
     kept = unchanged_components(stored, mixture) if reuse else []
     recorded, rows = recorded_steps(stored, steps), stored.rows
     with placed([mixture], config) as (ready,):
-        replayed = replays.replay(ready, recorded, rows, num_generations=group_size, scaling=scaling, reuse=kept)
+        replayed = replays.replay(
+            *(ready, recorded, rows),
+            num_generations=group_size,
+            scaling=scaling,
+            reuse=kept,
+            credit=Credit.of(config.grpo),
+        )
         comparison = replays.compare(replayed, group_size, num_shown)
     return comparison, changed_since_run(stored, mixture)
 
@@ -294,7 +306,8 @@ def repeat_run(
     recorded, rows = recorded_steps(stored, steps), stored.rows
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     with placed(mixtures, config) as ready:
-        return replays.repeat(ready, recorded, rows, num_generations=group_size, scaling=scaling)
+        credit = Credit.of(config.grpo)
+        return replays.repeat(ready, recorded, rows, num_generations=group_size, scaling=scaling, credit=credit)
 
 
 def _prepare(stored: StoredRun, change: RewardChange, trust: bool) -> Config:

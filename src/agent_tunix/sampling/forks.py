@@ -35,6 +35,12 @@ class Forks:
         mask: np.ndarray = self.sampled & (np.arange(self.tokens.shape[1]) < self.lengths[:, None])
         return mask
 
+    @property
+    def observed(self) -> np.ndarray:
+        """[F, T], True at tokens after the prompt that the model did not write."""
+        observed: np.ndarray = ~self.sampled & (np.arange(self.tokens.shape[1]) < self.lengths[:, None])
+        return observed
+
     def add_to(self, values: np.ndarray, addends: np.ndarray) -> np.ndarray:
         """Return [N] values of completions, plus the sums of [F, T] values of their forks."""
         sums = values.copy()

@@ -47,12 +47,15 @@ class Completions:
             or the environment ended them, not a limit or an error.
         texts: N texts without special tokens.
         logps: [N, T] float32, the log-probability of each token under the model that sampled it; 0 at padding, and at
-            tokens that the model did not write. The training loss uses the same distribution: the model's at the
-            sampling temperature (1 if sampling is greedy), over all words, before top-k and top-p.
+            tokens that the model did not write; NaN if an engine did not tell it. The training loss uses the same
+            distribution: the model's at the sampling temperature (1 if sampling is greedy), over all words, before
+            top-k and top-p.
         sampled: [N, T], True at tokens that the model wrote; None if it wrote all of them.
         episodes: The episode of each row; None for completions of one turn.
         forks: Further rows of tokens of the episodes, which train with them. None for episodes that are always one row,
             so that the completions of a prompt share its tokens.
+        versions: [N], the step after which the policy had the weights that sampled, 0 for the first weights; None if
+            the policy itself sampled.
     """
 
     prompt_tokens: np.ndarray
@@ -65,12 +68,19 @@ class Completions:
     sampled: np.ndarray | None = None
     episodes: Sequence[EpisodeResult] | None = None
     forks: Forks | None = None
+    versions: np.ndarray | None = None
 
     @property
     def mask(self) -> np.ndarray:
         """[N, T], True at tokens that the model wrote."""
         mask: np.ndarray = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
         return mask if self.sampled is None else mask & self.sampled
+
+    @property
+    def observed(self) -> np.ndarray:
+        """[N, T], True at tokens after the prompt that tools and environments wrote."""
+        present: np.ndarray = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
+        return present & ~self.mask
 
     @property
     def num_sampled(self) -> np.ndarray:
@@ -107,6 +117,7 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
         sampled=None if parts[0].sampled is None else take("sampled"),
         episodes=None if parts[0].episodes is None else [_episode(parts[part], row) for part, row in rows],
         forks=join_forks([part.forks for part in parts], rows),
+        versions=None if parts[0].versions is None else take("versions"),
     )
 
 

@@ -150,16 +150,19 @@ def replay_source(
         reward = place(replace(request.saved, content=request.changed, origin="the editor"))
         whole = needs_batch(settings.advantage_scaling) or reward.needs_batch
         steps = _while_there_is_time(selection.steps(whole=whole), deadline)
-        group_size, scaling = settings.num_generations, settings.advantage_scaling
+        group_size = settings.num_generations
+        keys: dict[str, Any] = {
+            "num_generations": group_size,
+            "scaling": settings.advantage_scaling,
+            "credit": settings.credit,
+        }
         if counterpart.is_component:
             stored = StoredReward(components, name, reward, on_failure)
-            results = replay(stored, stored.following(steps), (), num_generations=group_size, scaling=scaling)
+            results = replay(stored, stored.following(steps), (), **keys)
         elif counterpart.kind == "saved":
-            results = contrast(
-                alone(place(request.saved)), alone(reward), steps, (), num_generations=group_size, scaling=scaling
-            )
+            results = contrast(alone(place(request.saved)), alone(reward), steps, (), **keys)
         else:
-            results = replay(alone(reward), steps, (), num_generations=group_size, scaling=scaling)
+            results = replay(alone(reward), steps, (), **keys)
         replayed = list(results)
         in_time = deadline.left_s > 0
     totals = compare(replayed, group_size, limits.movers)

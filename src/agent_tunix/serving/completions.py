@@ -1,6 +1,8 @@
 """Completions of a step from the calls of agents."""
 
+import hashlib
 import itertools
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -95,6 +97,11 @@ def _pad(rows: Sequence[TokenRow | None], width: int, pad_id: int) -> dict[str, 
     return arrays
 
 
+def _role(call: RecordedCall) -> str:
+    texts = [message.get("content") for message in call.messages if message["role"] in ("system", "developer")]
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest() if texts else ""
+
+
 def _record(
     result: EpisodeResult,
     calls: Sequence[RecordedCall],
@@ -124,6 +131,7 @@ def _record(
             finish_reason=call.finish_reason,
             seconds=call.seconds,
             reply=replies[number][:_LONGEST_REPLY],
+            role=_role(call),
         )
 
     record = result.agent or AgentRecord()

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_pro
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.distributed import here
 from agent_tunix.errors import ConfigError
+from agent_tunix.grpo.ahead import SamplingAhead, VersionedSampler, settle_correction
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.step import GrpoTrainer
@@ -81,6 +82,13 @@ class TrainingComponents:
         """The sampler of training and evaluation."""
         return self.episodes or self.sampler
 
+    @functools.cached_property
+    def ahead(self) -> SamplingAhead | None:
+        """The completions that are sampled ahead; None if sampling waits for each update."""
+        if self.config.engine.max_staleness == 0:
+            return None
+        return SamplingAhead(self.config, cast(VersionedSampler, self.batch_sampler), self.batches, here())
+
     @property
     def by_pass_rate(self) -> PassRateOrder | None:
         """The order of the rows if it depends on pass rates, and so belongs in a checkpoint, else None."""
@@ -115,7 +123,7 @@ def build_components(
         DataError, ModelError, ConfigError, CheckpointError: A part cannot be built; the message says what to do.
     """
     directory = find_model_directory(config.model)
-    config = settle_prompts(config)
+    config = settle_correction(settle_prompts(config))
     teacher_directory = None
     if config.grpo.teacher is not None:
         teacher_directory = find_model_directory(teacher_model(config), TEACHER)
@@ -249,6 +257,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorin
         components.batches.num_steps,
         components.episodes,
         components.teacher,
+        components.ahead,
     )
 
 

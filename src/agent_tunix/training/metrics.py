@@ -13,6 +13,7 @@ from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.statistics.episodes import episode_metrics
+from agent_tunix.rewards.turns import Credit
 from agent_tunix.visible_text import align, one_line
 
 _LONGEST_RESPONSE = 60
@@ -37,12 +38,13 @@ class StepMetrics:
             scaling=config.grpo.advantage_scaling,
             histogram_bins=config.tracking.histogram_bins,
             detailed=config.training.log_reward_stats,
+            credit=Credit.of(config.grpo),
         )
 
     def row(self, step: int, result: StepResult, learning_rate: float, step_seconds: float) -> dict[str, Any]:
         """Return the metrics of a step, by the names that every tracker uses.
 
-        All metrics except `time/` and `throughput/` depend on the configuration alone.
+        All metrics except `time/`, `throughput/` and `engine/` depend on the configuration alone.
 
         Args:
             step: Number of the step, from 1.
@@ -52,7 +54,11 @@ class StepMetrics:
         """
         completions, num_sampled = result.completions, result.completions.num_sampled
         row: dict[str, Any] = self.of_rewards.measure(
-            step, result.samples, result.scores, result.totals, result.advantages
+            step,
+            result.samples,
+            result.scores,
+            result.totals,
+            result.advantages if result.turn_advantages is None else result.turn_advantages,
         )
         row |= {
             "completions/length_mean": float(num_sampled.mean()),
@@ -73,6 +79,11 @@ class StepMetrics:
             counts = Counter(sample.columns[SET_COLUMN] for sample in result.samples)
             row |= {f"data/{name}/share": counts[name] / len(result.samples) for name in self._sets}
         row |= {f"policy/{name}": value for name, value in result.policy.items()}
+        if completions.versions is not None:
+            ages = step - 1 - completions.versions
+            row |= {"engine/staleness/mean": float(ages.mean()), "engine/staleness/max": int(ages.max())}
+        if result.num_waiting is not None:
+            row["engine/queue"] = result.num_waiting
         row["policy/learning_rate"] = learning_rate
         row["policy/updates"] = result.updates_applied
         row["policy/updates_skipped"] = result.updates_skipped

@@ -185,6 +185,7 @@ class RunSession:
         for step in range(self._last_step + 1, self.max_steps + 1):
             if reason := self._best.reason_to_stop or self._reason_of_callbacks():
                 _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
+                self._cancel_ahead()
                 if self._checkpoints.saved_step < step - 1:
                     self._save(step - 1)
                     self._call_back("on_checkpoint", step - 1)
@@ -391,6 +392,8 @@ class RunSession:
         if not self._evaluator.is_on:
             return {}
         with phase("evaluation"), spend("evaluation"):
+            if ahead := self._components.ahead:
+                ahead.settle()
             try:
                 with self._budget.measured(TimedPart.EVALUATION):
                     metrics = self._evaluator.metrics(self._components.batch_sampler, step)
@@ -433,7 +436,13 @@ class RunSession:
         signals = self._processes.gather(self._opened.stop.signal_number)
         number = next((signal for signal in signals if signal is not None), None)
         if number is not None and step < self.max_steps:
+            self._cancel_ahead()
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._save_for_resuming(step)}", number)
+
+    def _cancel_ahead(self) -> None:
+        # A run that is asked to stop has no time to wait for the completions of later steps.
+        if ahead := self._components.ahead:
+            ahead.cancel()
 
     def _stop_not_finite(self, step: int, outcome: StepOutcome) -> None:
         # If no update of this step was applied, the weights are those of the step before.

@@ -4,6 +4,7 @@
 steps, `checkpointing.py` its checkpoints, and `grpo/step.py` is the algorithm.
 """
 
+import contextlib
 import functools
 import logging
 import time
@@ -79,7 +80,8 @@ def train(
             """
             return session.batch((step - 1 + number) % session.max_steps + 1)
 
-        with session.open(warm_up(components)):
+        ahead = components.ahead
+        with session.open(warm_up(components)), contextlib.closing(ahead) if ahead else contextlib.nullcontext():
             for step in session.steps():
                 with session.learning():
                     started = time.perf_counter()

@@ -55,7 +55,8 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
     config, sampler = components.config, components.sampler
     completions = _expected(batch, components)
     micro_batches = place_micro_batches(completions, config, sampler.mesh, None)
-    first, advantages = micro_batches[0], np.zeros(len(completions.texts), np.float32)
+    first, N = micro_batches[0], len(completions.texts)
+    advantages = np.zeros(N if config.grpo.credit == "episode" else (N, 1), np.float32)
     example = make_loss_inputs(micro_batches, completions, advantages, config, sampler.mesh)[0][0]
     if components.reference is not None:
         example = dataclasses.replace(example, reference_logps=jax.device_put(np.zeros(first.tokens.shape, np.float32)))

@@ -84,12 +84,29 @@ def token_loss(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> flo
         low, high = -float(settings.epsilon), float(settings.epsilon_high)
         kept = [min(log, high) if advantage > 0 else max(log, low) for log in logs]
         return float(-(np.prod(np.exp(kept)) ** (1 / len(kept))) * advantage)
+    if settings.loss.startswith("dppo"):
+        ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
+        outside = divergence_of_policies(batch, i, t, settings) > float(
+            settings.epsilon_high if advantage > 0 else settings.epsilon
+        )
+        moves_away = (advantage > 0 and ratio > 1) or (advantage < 0 and ratio < 1)
+        return 0.0 if outside and moves_away else float(-ratio * advantage)
     if settings.loss == "grpo":
         ratio = math.exp(cut(batch.logps[i, t] - batch.old[i, t]))
     else:  # the value of GSPO-token is that of GSPO
         members = np.flatnonzero(batch.mask[i]).tolist()
         ratio = math.exp(cut(sum(batch.logps[i, s] - batch.old[i, s] for s in members) / len(members)))
     return float(-clipped_gain(ratio, advantage, settings))
+
+
+def divergence_of_policies(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
+    """Return the divergence of DPPO between two distributions over the sampled token and all others."""
+    new, old = math.exp(batch.logps[i, t]), math.exp(batch.old[i, t])
+    if settings.loss == "dppo_tv":
+        return abs(old - new)
+    return float(
+        old * (batch.old[i, t] - batch.logps[i, t]) + (1 - old) * math.log(max(1 - old, 1e-8) / max(1 - new, 1e-8))
+    )
 
 
 def divergence(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
@@ -119,13 +136,26 @@ def counts(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> bool:
     return True
 
 
-def correction(batch: Batch, settings: ObjectiveSettings) -> Array:
-    """Return the truncated importance weights of the tokens, with `old` as the sampler's log-probabilities."""
+def correction_logs(batch: Batch, i: int, t: int, settings: ObjectiveSettings) -> float:
+    """Return log ρ of a token's correction, with `old` as the sampler's log-probabilities."""
+    logs = [cut(batch.logps[i, s] - batch.old[i, s]) for s in np.flatnonzero(batch.mask[i])]
+    if settings.sampler_correction in ("token", "icepop"):
+        return logs[t]
+    return cut(sum(logs) / (len(logs) if settings.sampler_correction == "geometric_mask" else 1))
+
+
+def correction(batch: Batch, settings: ObjectiveSettings, *, one_update: bool = False) -> Array:
+    """Return the factors of the tokens' losses; a mask is one if the ratios of the loss hold ρ already."""
     weights = np.ones_like(batch.logps)
+    cap, floor = float(settings.sampler_correction_cap), float(settings.sampler_correction_floor or 0.0)
     for i, t in np.argwhere(batch.mask):
-        logs = [cut(batch.logps[i, s] - batch.old[i, s]) for s in np.flatnonzero(batch.mask[i])]
-        log = logs[t] if settings.sampler_correction == "token" else cut(sum(logs))
-        weights[i, t] = min(math.exp(log), float(settings.sampler_correction_cap))
+        ratio = math.exp(correction_logs(batch, i, t, settings))
+        if settings.sampler_correction in ("token", "sequence"):
+            weights[i, t] = min(ratio, cap)
+        elif not floor <= ratio <= cap:
+            weights[i, t] = 0.0
+        elif one_update and settings.sampler_correction != "geometric_mask":
+            weights[i, t] = ratio
     return weights
 
 
@@ -164,6 +194,9 @@ def objective(batch: Batch, settings: ObjectiveSettings, mode: str, max_length: 
         return float(np.mean([np.mean(tokens) for tokens in prompts if tokens]))
     if mode == "sequence-mean-token-sum":
         return float(np.mean([np.sum(row) for row in present]))
+    if mode == "length-weighted-token-sum":  # α = 1
+        shares = np.array([1 / len(row) for row in present])
+        return float(np.sum(shares / shares.sum() * [np.sum(row) / max_length for row in present]))
     assert mode == "sequence-mean-token-sum-norm"
     return float(np.mean([np.sum(row) / max_length for row in rows]))
 
@@ -188,8 +221,19 @@ def near_a_kink(batch: Batch, settings: ObjectiveSettings, width: float = 1e-4) 
         distances = [distance(batch, i) for i in range(len(batch.mask)) if batch.mask[i].any()]
         if any(abs(one - float(settings.off_policy_threshold)) < width for one in distances):
             return True
+    if settings.sampler_correction_floor is not None:
+        edges = [math.log(settings.sampler_correction_floor), math.log(settings.sampler_correction_cap)]
+        ratios = [correction_logs(batch, i, t, settings) for i, t in np.argwhere(batch.mask)]
+        if any(abs(ratio - edge) < max(width, 1e-5) for ratio in ratios for edge in edges):
+            return True
     if settings.loss == "reinforce":
         return False
+    if settings.loss.startswith("dppo"):
+        found = [divergence_of_policies(batch, i, t, settings) for i, t in np.argwhere(batch.mask)]
+        edges = [float(settings.epsilon), float(settings.epsilon_high)]
+        if any(abs(one - edge) < max(width, 1e-5) for one in found for edge in edges):
+            return True
+        return bool(min(np.abs(np.abs(batch.logps - batch.old) - 20.0).min(), 1.0) < width)
     logs = np.where(batch.mask, batch.logps - batch.old, 0.0)
     if settings.loss in ("gspo", "gspo_token"):
         logs = logs.sum(axis=1) / np.maximum(batch.mask.sum(axis=1), 1)

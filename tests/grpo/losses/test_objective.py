@@ -1,6 +1,7 @@
 """Every objective in every aggregation, values and gradients, against the papers' sums in NumPy."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +56,24 @@ OBJECTIVES = {
         ObjectiveSettings("reinforce", sampler_correction="sequence", sampler_correction_cap=3.0),
         "sequence-mean-token-sum",
     ),
+    "GRPO with IcePop": (
+        ObjectiveSettings(sampler_correction="icepop", sampler_correction_cap=5.0, sampler_correction_floor=0.5),
+        "token-mean",
+    ),
+    "RLOO with masked sequences": (
+        ObjectiveSettings("reinforce", sampler_correction="sequence_mask", sampler_correction_floor=0.2),
+        "token-mean",
+    ),
+    "GRPO with a geometric mask": (
+        ObjectiveSettings(
+            sampler_correction="geometric_mask", sampler_correction_cap=1.001, sampler_correction_floor=0.999
+        ),
+        "sequence-mean-token-mean",
+    ),
+    "DPPO": (ObjectiveSettings("dppo_tv", 0.15, 0.15), "sequence-mean-token-sum-norm"),
+    "DPPO of KL": (ObjectiveSettings("dppo_kl", 0.05, 0.08), "token-mean"),
+    "LUSPO": (ObjectiveSettings("gspo_token", 0.2, 0.28), "sequence-mean-token-sum"),
+    "VL Norm": (ObjectiveSettings("grpo", 0.2, 0.3), "length-weighted-token-sum"),
     "All terms": (
         ObjectiveSettings(
             "grpo", beta=0.1, entropy_coefficient=0.1, top_entropy_share=0.5, off_policy_threshold=0.1, positive_nll=0.2
@@ -149,6 +168,83 @@ def paper_gradient(batch: Batch, chosen: ObjectiveSettings, mode: str) -> NDArra
     ratios = np.exp(np.where(batch.mask, batch.logps - batch.old, 0.0).sum(axis=1) / lengths)
     clipped = np.where(batch.advantages > 0, ratios > 1 + chosen.epsilon_high, ratios < 1 - chosen.epsilon)
     return np.where(batch.mask, (-weights * ratios * batch.advantages * ~clipped)[:, None], 0.0)
+
+
+ONE_UPDATE = {
+    "sequence_mask": ObjectiveSettings("reinforce", sampler_correction="sequence_mask", sampler_correction_cap=3.0),
+    **{
+        f"{name} in a band": ObjectiveSettings(
+            "reinforce", sampler_correction=name, sampler_correction_cap=cap, sampler_correction_floor=floor
+        )
+        for name, floor, cap in (
+            ("icepop", 0.5, 5.0),
+            ("sequence_mask", 0.5, 2.0),
+            ("geometric_mask", 0.7, 1.4),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", ONE_UPDATE)
+@settings(max_examples=20)
+@given(batch=batches(shift=5.0))
+def test_with_one_update_a_mask_is_an_importance_weight(name: str, batch: Batch) -> None:
+    """Loss and gradient: the ratio within the band, 0 outside; the geometric mask is 1 within it."""
+    chosen, mode = ONE_UPDATE[name], "sequence-mean-token-mean"
+    assume(not near_a_kink(batch, chosen))
+    factors = correction(batch, chosen, one_update=True)
+    data = as_jax(batch, mode, on_policy=True)._replace(reference_logps=None)
+    with jax.enable_x64(True):
+        value, slope = value_and_gradient(data, chosen)
+    expected = replace(batch, correction=factors)
+    scale = max(1.0, float(np.abs(factors).max()))
+    np.testing.assert_allclose(value, objective(expected, chosen, mode), rtol=1e-4, atol=1e-5 * scale)
+    np.testing.assert_allclose(slope, gradient(expected, chosen, mode), rtol=1e-4, atol=1e-5 * scale)
+    _, statistics = jitted_objective(data, chosen)
+    masked = (factors == 0)[batch.mask].mean() if batch.mask.any() else 0.0
+    assert float(statistics["sampler_masked_share"]) == pytest.approx(masked, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["token", "sequence", None])
+def test_only_a_mask_tells_what_it_masks(name: str | None) -> None:
+    logps = np.full((1, MAX_LENGTH), -1.0)
+    batch = as_jax(Batch(logps, logps, logps, np.ones(1), np.ones((1, MAX_LENGTH), bool)), "token-mean")
+    _, statistics = policy_objective(batch, ObjectiveSettings(sampler_correction=name))
+    assert "sampler_masked_share" not in statistics
+
+
+@settings(max_examples=15)
+@given(batch=batches(shift=5.0), seed=st.integers(0, 1000))
+def test_observed_tokens_are_predicted_beside_the_policy_loss(batch: Batch, seed: int) -> None:
+    """ECHO: λ times the mean over episodes of the mean of −log π over their observed tokens, and its gradient."""
+    rng = np.random.default_rng(seed)
+    observed = ~batch.mask & (rng.random(batch.mask.shape) < 0.6)
+    lengths = observed.sum(axis=1)
+    weights = completion_weights(lengths, "sequence-mean-token-mean", MAX_LENGTH)[:, None] * observed
+    with jax.enable_x64(True):
+        plain = as_jax(batch, "token-mean")
+        logps = jnp.asarray(np.where(batch.mask | observed, batch.logps, np.nan), float)
+        taught = plain._replace(logps=logps, observation_weights=jnp.asarray(weights))
+        chosen = ObjectiveSettings()
+        value, slope = (np.asarray(x) for x in value_and_gradient(plain, chosen))
+        new_value, new_slope = value_and_gradient(taught, replace(chosen, observation_nll=0.3))
+        _, statistics = jitted_objective(taught, replace(chosen, observation_nll=0.3))
+    episodes = [-batch.logps[i, observed[i]].mean() for i in range(NUM_ROWS) if lengths[i]]
+    expected = float(np.mean(episodes)) if episodes else 0.0
+    assert float(statistics["observation_nll"]) == pytest.approx(expected, rel=1e-6)
+    assert float(statistics["observation_weight"]) == pytest.approx(float(bool(episodes)))
+    np.testing.assert_allclose(new_value, value + 0.3 * expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(new_slope, slope - 0.3 * weights, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.75, 1.0])
+def test_long_completions_weigh_their_length_to_the_power_of_minus_alpha(exponent: float) -> None:
+    lengths = np.array([1, 4, 0, 5])
+    powers = lengths[lengths > 0] ** -exponent
+    expected = np.zeros(4)
+    expected[lengths > 0] = powers / (powers.sum() * 10)
+    found = completion_weights(lengths, "length-weighted-token-sum", 10, length_exponent=exponent)
+    np.testing.assert_allclose(found, expected)
 
 
 # The threshold of the top entropies is that of the part.
@@ -285,7 +381,34 @@ def test_the_bonus_shrinks_towards_the_target(entropy: float, expected: float) -
 
 
 def test_parts_that_are_not_set_are_not_in_the_program() -> None:
-    assert all(getattr(objective_settings(GrpoConfig()), name) is None for name in (*MASKS, *TERMS))
+    optional = (*MASKS, *TERMS, "observation_nll", "sampler_correction", "sampler_correction_floor")
+    assert all(getattr(objective_settings(GrpoConfig()), name) is None for name in optional)
+
+
+def test_the_numbers_that_the_default_program_takes_are_few() -> None:
+    """A number that is an input is part of the program, even if nothing reads it."""
+    settings = objective_settings(GrpoConfig())
+    paths = [path[0].name for path, _ in jax.tree_util.tree_leaves_with_path(settings)]
+    expected = ["epsilon", "epsilon_high", "beta", "tau_positive", "tau_negative"]
+    assert paths == [*expected, "sampler_correction_cap", "teacher_coefficient"]
+
+
+@pytest.mark.parametrize(
+    ("correction", "given", "floor", "cap"),
+    [
+        ("token", {}, None, 2.0),
+        ("sequence", {"sampler_correction_cap": 4.0}, None, 4.0),
+        ("icepop", {}, 0.5, 5.0),
+        ("icepop", {"sampler_correction_floor": 0.2}, 0.2, 5.0),
+        ("sequence_mask", {}, None, 3.0),
+        ("geometric_mask", {}, 0.999, 1.001),
+    ],
+)
+def test_bounds_of_corrections_are_those_of_their_papers(
+    correction: str, given: dict[str, Any], floor: float | None, cap: float
+) -> None:
+    found = objective_settings(replace(GrpoConfig(), sampler_correction=correction, **given))
+    assert (found.sampler_correction_floor, found.sampler_correction_cap) == (floor, cap)
 
 
 # --- what a loss rewards ----------------------------------------------------------------------------------------------
@@ -320,6 +443,8 @@ def test_half_precision_is_computed_in_float32(dtype: jnp.dtype) -> None:
         (ObjectiveSettings(beta=0.5, positive_nll=0.1, epsilon_c=3.0), False, False),
         (ObjectiveSettings(entropy_coefficient=0.01), False, True),
         (ObjectiveSettings(entropy_coefficient=0.0), False, False),  # above the entropy that it aims at
+        (ObjectiveSettings(observation_nll=0.05), False, True),
+        (ObjectiveSettings(observation_nll=0.0), False, False),  # no token was observed
         (ObjectiveSettings(loss="none"), True, True),
         (ObjectiveSettings(teacher_coefficient=0.0), True, False),
         (ObjectiveSettings(loss="my_losses.py:own"), False, True),

@@ -51,9 +51,9 @@ def replay(
     """Score the stored completions of RUN with a changed reward, and show which totals and advantages change.
 
     OVERRIDES change the run's own configuration: reward.components.brevity.weight=0.3,
-    rewards.args.conciseness.limit=80, grpo.advantage_scaling=none. Only settings that decide totals and advantages of
-    given completions can be changed. Without changes the run's own reward scores again, and every total and advantage
-    should equal the stored one to the last bit.
+    rewards.args.conciseness.limit=80, grpo.advantage_scaling=none, grpo.credit=turn. Only settings that decide totals
+    and advantages of given completions can be changed. Without changes the run's own reward scores again, and every
+    total and advantage should equal the stored one to the last bit.
 
     Exit status: 0 every total and advantage is the stored one, or --repeats; 1 some differ; 2 the command, the run or
     the reward cannot be used.
@@ -118,6 +118,7 @@ def diff(
     """
     from agent_tunix.config.compose import with_overrides
     from agent_tunix.rewards.comparison import compare_rewards
+    from agent_tunix.rewards.turns import Credit
     from agent_tunix.runs import stored_rewards
     from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
     from agent_tunix.runs.trust import is_own_run, require_trust
@@ -143,6 +144,7 @@ def diff(
                 stored.rows,
                 num_generations=group_size,
                 scaling=config.grpo.advantage_scaling,
+                credit=Credit.of(config.grpo),
             )
             comparison = compare(contrasted, group_size, num_shown)
     if as_json:

@@ -15,8 +15,8 @@ result around the observation has none.
 `(observation, info)`, or an object with `observation`. The class is instantiated for each episode, with its arguments
 and the columns that its constructor names. A parameter `task`, `task_example` or `single_example` receives the whole
 row, and so does the first parameter of a class that derives from an environment of Tunix. The score is the sum of the
-rewards; without any in an episode that the environment ended, there is no score. `close` is optional, and each method
-may be async.
+rewards, which are also its values by turn; without any in an episode that the environment ended, there is no score.
+`close` is optional, and each method may be async.
 """
 
 import contextlib
@@ -94,6 +94,7 @@ class TextEnvironment(EpisodeEnvironment):
         self._file = file
         self._instance: Any = None
         self._rewards: list[float] = []
+        self._turns: list[float] = []
         self._is_done = False
         self._fault = ""
 
@@ -121,16 +122,19 @@ class TextEnvironment(EpisodeEnvironment):
             try:
                 action = self._action_of(text)
             except ValueError as error:
+                self._turns.append(0.0)
                 return Reply(f"Error: {error}")
             observation, reward, done = _read_step(call_method(self._instance, "step", action), self._name)
             observed = _observed(observation)
         self._is_done = done
+        self._turns.append(0.0)
         if reward is not None:
             number = to_number(reward)
             if isinstance(number, str):
                 self._fault = self._fault or f"the reward of step: {number}"
             else:
                 self._rewards.append(number)
+                self._turns[-1] = number
         return Reply(observed, done)
 
     def score(self, messages: Sequence[Message], stop_reason: str) -> Score | None:
@@ -139,7 +143,7 @@ class TextEnvironment(EpisodeEnvironment):
             return Score.failed(Outcome.ERROR, self._fault)
         if self._is_done and not self._rewards:
             return None
-        return Score(sum(self._rewards))
+        return Score(sum(self._rewards), turns=self._turns)
 
     def close(self) -> None:
         """Call `close`, if there is an instance and it has one."""

@@ -6,11 +6,12 @@
     cispo         the policy gradient with bounded importance weights: CISPO, ScaleRL
     sapo          a smooth gate in place of the clip
     gmpo          the geometric mean of clipped token ratios
+    dppo          tokens masked by the divergence of the policies: DPPO
     reinforce     the plain policy gradient: RLOO, MaxRL
     kl            estimators of the divergence from the reference policy
     distillation  the divergence from a teacher
-    terms         entropy bonus, positive examples, and masks of tokens and completions
-    sampler_mismatch   the disagreement between sampling and training, and its correction
+    terms         entropy bonus, positive examples, observations, and masks of tokens and completions
+    sampler_mismatch   the disagreement between sampling and training, and its corrections
     aggregation   from the losses of tokens to one number
     objective     the whole objective: `policy_objective`
 

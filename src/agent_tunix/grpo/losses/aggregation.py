@@ -10,17 +10,22 @@ completion that can be sampled:
     prompt-mean-token-mean          w_i = 1 / (P' Σ_j∈g(i) |o_j|)     ScaleRL, https://arxiv.org/abs/2510.13786
     sequence-mean-token-sum         w_i = 1 / N'             RLOO, whose action is the whole completion
     sequence-mean-token-sum-norm    w_i = 1 / (N L)          Dr. GRPO, section 3.2 of https://arxiv.org/abs/2503.20783
+    length-weighted-token-sum       w_i = |o_i|^−α / (L Σ_j |o_j|^−α)     VL Norm, https://arxiv.org/abs/2509.07558
 
 An episode of an agent may be several rows of tokens. They count as one completion: |o_i| is the number of tokens of
 all its rows, Σ_t goes over them, and each row has the weight w_i. An episode therefore counts once, whatever its number
 of rows.
+
+The last mode assumes that the variance of a completion's gradient grows with its length. With α = 1 it has the least
+variance among the unbiased combinations of gradients; with α = 0 each token counts the same. The paper also uses 0.75,
+which lets long completions count more. Its constant M is L.
 
 The weights are computed over the whole batch and passed to each micro-batch. The losses and gradients of micro-batches
 therefore sum to those of the batch, even if their lengths differ: the division into micro-batches changes only what is
 computed at once.
 
 Departure: N' and P' leave out completions and prompts without a token that takes part, such as masked truncated
-completions. The last mode counts them, because its divisor is meant to be constant.
+completions. `sequence-mean-token-sum-norm` counts them, because its divisor is meant to be constant.
 """
 
 import jax.numpy as jnp
@@ -34,11 +39,12 @@ AGGREGATIONS = (
     "prompt-mean-token-mean",
     "sequence-mean-token-sum",
     "sequence-mean-token-sum-norm",
+    "length-weighted-token-sum",
 )
 
 
 def completion_weights(
-    lengths_N: ArrayLike, mode: str, max_length: int, num_generations: int = 1
+    lengths_N: ArrayLike, mode: str, max_length: int, num_generations: int = 1, length_exponent: float = 1.0
 ) -> NDArray[np.float64]:
     """Return [N] w_i, the weight of each token of a completion.
 
@@ -47,6 +53,7 @@ def completion_weights(
         mode: One of `AGGREGATIONS`.
         max_length: L, in tokens.
         num_generations: Completions of each prompt, which lie side by side.
+        length_exponent: α of `length-weighted-token-sum`.
 
     Returns:
         Finite weights; 0 for a completion without a token that takes part.
@@ -69,6 +76,9 @@ def completion_weights(
         divisors = num_present
     elif mode == "sequence-mean-token-sum-norm":
         divisors = lengths_N.size * max_length
+    elif mode == "length-weighted-token-sum":
+        powers = np.maximum(lengths_N, 1.0) ** length_exponent
+        divisors = max_length * powers * ((present_N / powers).sum() or 1.0)
     else:
         raise ValueError(f"grpo.loss_agg_mode must be one of {', '.join(AGGREGATIONS)}, not {mode!r}")
     return np.asarray(present_N / divisors)

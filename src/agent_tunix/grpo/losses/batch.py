@@ -23,7 +23,7 @@ class LossBatch(NamedTuple):
         old_logps: Log-probabilities under the policy that sampled; None if that is the policy that trains, so that
             every ratio is 1.
         reference_logps: Log-probabilities under the reference policy; None without a KL penalty.
-        advantages: One for each completion.
+        advantages: One for each completion, or one for each token where turns have their own (`grpo.credit`).
         mask: True at tokens that take part. Values elsewhere have no effect.
         weights: `completion_weights`, the weight of each token of a completion in the loss.
         entropies: Entropy of the next token, in nats; differentiated if its bonus is in the loss. None if unknown.
@@ -32,18 +32,26 @@ class LossBatch(NamedTuple):
             those of `top_logps`.
         top_logps: Log-probabilities under the policy that trains, of the teacher's k likeliest words at each place;
             differentiated. None if the teacher judges the sampled tokens alone.
+        observation_weights: Weights of the tokens that tools and environments wrote, in the term `observation_nll`; 0
+            elsewhere. None without that term. `logps` must hold their log-probabilities too.
     """
 
     logps: Float[Array, "B T"]
     old_logps: Float[Array, "B T"] | None
     reference_logps: Float[Array, "B T"] | None
-    advantages: Float[Array, " B"]
+    advantages: Float[Array, " B"] | Float[Array, "B T"]
     mask: Bool[Array, "B T"]
     weights: Float[Array, " B"]
     entropies: Float[Array, "B T"] | None = None
     sampled_logps: Float[Array, "B T"] | None = None
     teacher_logps: Float[Array, "B T"] | Float[Array, "B T k"] | None = None
     top_logps: Float[Array, "B T k"] | None = None
+    observation_weights: Float[Array, "B T"] | None = None
+
+    @property
+    def advantages_of_tokens(self) -> Float[Array, "B 1"] | Float[Array, "B T"]:
+        """The advantages, which broadcast over tokens."""
+        return self.advantages[:, None] if self.advantages.ndim == 1 else self.advantages
 
 
 @jax.tree_util.register_dataclass
@@ -68,8 +76,10 @@ class ObjectiveSettings:
         top_entropy_share: Share of tokens whose policy loss counts.
         off_policy_threshold: Distance from the sampling policy, in nats a token, above which completions are masked.
         positive_nll: Coefficient of the likelihood of completions with a positive advantage.
-        sampler_correction: None, or a key of `sampler_mismatch.CORRECTIONS`.
-        sampler_correction_cap: Largest weight of that correction.
+        observation_nll: Coefficient of the likelihood of tokens that tools and environments wrote.
+        sampler_correction: None, or a key of `TRUNCATIONS` or `BANDS` of `sampler_mismatch`.
+        sampler_correction_cap: Upper bound of that correction's ratios.
+        sampler_correction_floor: Lower bound of a band; None for none.
     """
 
     loss: str = field(default="grpo", metadata={"static": True})
@@ -86,7 +96,9 @@ class ObjectiveSettings:
     positive_nll: Number | None = None
     sampler_correction: str | None = field(default=None, metadata={"static": True})
     sampler_correction_cap: Number = 2.0
+    sampler_correction_floor: Number | None = None
     teacher_coefficient: Number = 1.0
+    observation_nll: Number | None = None
 
 
 class TokenLosses(NamedTuple):
@@ -129,6 +141,7 @@ def clean(batch: LossBatch) -> LossBatch:
         sampled_logps=keep(batch.sampled_logps),
         teacher_logps=keep(batch.teacher_logps),
         top_logps=keep(batch.top_logps),
+        observation_weights=batch.observation_weights,
     )
 
 

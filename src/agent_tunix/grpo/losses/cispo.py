@@ -21,5 +21,5 @@ def cispo(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
     ratios, bound = token_ratios(batch), 1.0 + settings.epsilon_high
     too_large = ratios > bound
     weights = jax.lax.stop_gradient(jnp.where(too_large, bound, ratios))
-    losses = -weights * batch.advantages[:, None] * batch.logps
+    losses = -weights * batch.advantages_of_tokens * batch.logps
     return TokenLosses(losses, ratios, jnp.zeros_like(too_large), too_large)

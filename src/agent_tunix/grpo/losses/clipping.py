@@ -26,7 +26,7 @@ def clipped_surrogate(ratios: Float[Array, "B T"], batch: LossBatch, settings: O
         settings: ε: with A < 0, r below 1 − ε gains nothing more. ε_high: with A > 0, r above 1 + ε_high gains nothing
             more. c of dual clipping, or None.
     """
-    advantages, epsilon_c = batch.advantages[:, None], settings.epsilon_c
+    advantages, epsilon_c = batch.advantages_of_tokens, settings.epsilon_c
     low, high = 1.0 - settings.epsilon, 1.0 + settings.epsilon_high
     clipped_low = (advantages < 0) & (ratios < low)
     clipped_high = (advantages > 0) & (ratios > high)

@@ -16,7 +16,7 @@ from agent_tunix.grpo.losses.batch import LARGEST_LOG_RATIO, LossBatch, Objectiv
 
 def gmpo(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
     """Return the loss of each completion at each of its tokens, so that their mean over the completion is that loss."""
-    logs, advantages = jnp.clip(log_ratios(batch), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO), batch.advantages[:, None]
+    logs, advantages = jnp.clip(log_ratios(batch), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO), batch.advantages_of_tokens
     clipped_low = (advantages < 0) & (logs < -settings.epsilon)
     clipped_high = (advantages > 0) & (logs > settings.epsilon_high)
     bounded = jnp.where(clipped_low, -settings.epsilon, jnp.where(clipped_high, settings.epsilon_high, logs))

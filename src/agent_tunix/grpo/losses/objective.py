@@ -11,14 +11,15 @@ from agent_tunix.grpo.losses.aggregation import aggregate
 from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLosses, clean, token_ratios, unclipped
 from agent_tunix.grpo.losses.cispo import cispo
 from agent_tunix.grpo.losses.distillation import teacher_divergence
+from agent_tunix.grpo.losses.dppo import dppo_kl, dppo_tv
 from agent_tunix.grpo.losses.gmpo import gmpo
 from agent_tunix.grpo.losses.grpo import grpo
 from agent_tunix.grpo.losses.gspo import gspo, gspo_token
 from agent_tunix.grpo.losses.kl import KL_ESTIMATORS
 from agent_tunix.grpo.losses.reinforce import reinforce
-from agent_tunix.grpo.losses.sampler_mismatch import CORRECTIONS, mismatch_kl
+from agent_tunix.grpo.losses.sampler_mismatch import correct, mismatch_kl
 from agent_tunix.grpo.losses.sapo import sapo
-from agent_tunix.grpo.losses.terms import MASKS, TERMS
+from agent_tunix.grpo.losses.terms import MASKS, TERMS, observation_nll
 from agent_tunix.own_functions import OWN_LOSSES
 from agent_tunix.rewards.faults import describe_fault
 
@@ -29,6 +30,8 @@ LOSSES: dict[str, Callable[[LossBatch, ObjectiveSettings], TokenLosses]] = {
     "cispo": cispo,
     "sapo": sapo,
     "gmpo": gmpo,
+    "dppo_tv": dppo_tv,
+    "dppo_kl": dppo_kl,
     "reinforce": reinforce,
     "none": lambda batch, settings: unclipped(jnp.zeros_like(batch.logps), token_ratios(batch)),
 }
@@ -49,13 +52,16 @@ def policy_objective(
         the tokens that take part, and `ratio_max` is a maximum; all are 0 if no token takes part. `kl` is included with
         a reference policy, and `teacher_kl` with a teacher; both are aggregated like the loss. `sampler_mismatch_kl`
         is included if the sampler's log-probabilities are known. `masked_share`, the share of tokens whose policy loss
-        a mask of `terms` removed, and `entropy_coefficient` are included if the settings use them.
+        a mask of `terms` removed, `sampler_masked_share`, the same for a band of `sampler_mismatch`, and
+        `entropy_coefficient` are included if the settings use them. With `observation_nll` there are the sum of that
+        term and the sum of its weights, `observation_weight`.
     """
-    batch = clean(batch)
+    uncleaned, batch = batch, clean(batch)
     tokens = _token_losses(batch, settings)
-    losses, counted = tokens.losses, batch.mask
+    losses, counted, masked = tokens.losses, batch.mask, None
     if settings.sampler_correction is not None:
-        losses = losses * CORRECTIONS[settings.sampler_correction](batch, settings.sampler_correction_cap)
+        factors, masked = correct(batch, settings)
+        losses = losses * factors
     masks = {name: value for name in MASKS if (value := getattr(settings, name)) is not None}
     for name, value in masks.items():
         counted &= MASKS[name](batch, value)
@@ -83,9 +89,14 @@ def policy_objective(
         statistics["sampler_mismatch_kl"] = mean(mismatch_kl(batch))
     if masks:
         statistics["masked_share"] = mean(~counted)
+    if masked is not None:
+        statistics["sampler_masked_share"] = mean(masked)
     for name, term in TERMS.items():
         if (coefficient := getattr(settings, name)) is not None:
             loss = loss + coefficient * aggregate(term(batch), batch.mask, batch.weights)
+    if settings.observation_nll is not None:
+        statistics["observation_nll"], statistics["observation_weight"] = observation_nll(uncleaned)
+        loss = loss + settings.observation_nll * statistics["observation_nll"]
     if settings.entropy_coefficient is not None:
         statistics["entropy_coefficient"] = jnp.asarray(settings.entropy_coefficient)
     return loss, jax.tree.map(jax.lax.stop_gradient, statistics)
@@ -97,7 +108,8 @@ def trains_without_advantages(settings: ObjectiveSettings, has_teacher: bool) ->
     A user's own loss may have one.
     """
     follows_teacher = has_teacher and settings.teacher_coefficient != 0
-    return bool(follows_teacher or settings.entropy_coefficient or settings.loss not in LOSSES)
+    has_term = settings.entropy_coefficient or settings.observation_nll
+    return bool(follows_teacher or has_term or settings.loss not in LOSSES)
 
 
 def _token_losses(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:

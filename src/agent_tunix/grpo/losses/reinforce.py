@@ -16,4 +16,4 @@ from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLos
 
 def reinforce(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:  # as all losses
     """Return the token losses −A log π."""
-    return unclipped(-batch.advantages[:, None] * batch.logps, jnp.ones_like(batch.logps))
+    return unclipped(-batch.advantages_of_tokens * batch.logps, jnp.ones_like(batch.logps))

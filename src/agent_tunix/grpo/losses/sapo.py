@@ -16,6 +16,6 @@ from agent_tunix.grpo.losses.batch import LossBatch, ObjectiveSettings, TokenLos
 
 def sapo(batch: LossBatch, settings: ObjectiveSettings) -> TokenLosses:
     """Return the token losses of SAPO. No token is clipped."""
-    ratios, advantages = token_ratios(batch), batch.advantages[:, None]
+    ratios, advantages = token_ratios(batch), batch.advantages_of_tokens
     tau = jnp.where(advantages > 0, settings.tau_positive, settings.tau_negative)
     return unclipped(-4.0 / tau * jax.nn.sigmoid(tau * (ratios - 1.0)) * advantages, ratios)

@@ -18,10 +18,20 @@ may follow a target H*, as in https://arxiv.org/abs/2505.22312 (Skywork-OR1):
 `positive_nll` μ adds μ Σ_i w_i Σ_t −log π(o_it) over completions with A_i > 0, the positive-example loss of
 https://arxiv.org/abs/2504.05118 (VAPO).
 
+`observation_nll` λ adds the cross-entropy of the tokens that tools and environments wrote, ECHO of
+https://arxiv.org/abs/2605.24517. With O_i these tokens of episode i, and N' the number of episodes that have any,
+
+    λ 1/N' Σ_i 1/|O_i| Σ_{t ∈ O_i} −log π(o_it)
+
+Failed episodes also teach what the world answers. The weights do not depend on the aggregation of the policy loss, so
+that the sum over the batch is in nats a token. Published runs use λ = 0.05 and less.
+
 Departures: the threshold of ρ is that of the micro-batch, so `training.micro_batch_size` matters a little. Skywork-OR1
 moves its coefficient by a fixed amount each step. Here it is proportional to the missing entropy, so that a step does
 not depend on earlier steps. VAPO's positive examples are correct answers, and their loss is a separate mean. Here they
-are completions better than their baseline, with the weights of the aggregation.
+are completions better than their baseline, with the weights of the aggregation. ECHO leaves out warnings of its
+harness. Here O_i are all tokens after the prompt that the policy did not write, those of the chat template between two
+turns included, and π is at the sampling temperature. A truncated episode counts even with `grpo.mask_truncated`.
 """
 
 from collections.abc import Callable
@@ -41,11 +51,11 @@ def has_top_entropy(batch: LossBatch, share: Number) -> Bool[Array, "B T"]:
     return batch.entropies >= highest[jnp.maximum(num_kept - 1, 0)]
 
 
-def is_near_policy(batch: LossBatch, threshold: Number) -> Bool[Array, "B 1"]:
+def is_near_policy(batch: LossBatch, threshold: Number) -> Bool[Array, "B 1"] | Bool[Array, "B T"]:
     """Return False for completions with a negative advantage that are less likely by more than δ nats a token."""
     lengths = jnp.maximum(batch.mask.sum(axis=1, keepdims=True), 1)
     distances = -jnp.where(batch.mask, log_ratios(batch), 0.0).sum(axis=1, keepdims=True) / lengths
-    return (batch.advantages[:, None] >= 0) | (distances <= threshold)
+    return (batch.advantages_of_tokens >= 0) | (distances <= threshold)
 
 
 def negative_entropy(batch: LossBatch) -> Float[Array, "B T"]:
@@ -56,7 +66,19 @@ def negative_entropy(batch: LossBatch) -> Float[Array, "B T"]:
 
 def positive_nll(batch: LossBatch) -> Float[Array, "B T"]:
     """Return −log π of the tokens of completions with a positive advantage, and 0 elsewhere."""
-    return jnp.where(batch.advantages[:, None] > 0, -batch.logps, 0.0)
+    return jnp.where(batch.advantages_of_tokens > 0, -batch.logps, 0.0)
+
+
+def observation_nll(batch: LossBatch) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the weighted sum of −log π over the tokens that the policy did not write, and the sum of their weights.
+
+    Args:
+        batch: The batch as it arrived, because `clean` removes these tokens' log-probabilities.
+    """
+    assert batch.observation_weights is not None
+    weights = batch.observation_weights
+    # A NaN at a token of weight 0 must reach neither the sum nor its gradient.
+    return -(weights * jnp.where(weights > 0, batch.logps, 0.0)).sum(), weights.sum()
 
 
 # Each takes the batch and the value of the field, and returns True where the policy loss counts.

@@ -78,6 +78,7 @@ def _own_score(score: Score) -> Score:
         score.detail,
         dict(score.extras),
         metrics={str(name): _number(name, value) for name, value in score.metrics.items()},
+        turns=score.turns,
     )
 
 

@@ -31,6 +31,7 @@ from agent_tunix.rewards.mixture.totals import (
 )
 from agent_tunix.rewards.sample import Outcome, Reward, Sample, Score, Term
 from agent_tunix.rewards.transforms import Transform
+from agent_tunix.rewards.turns import Credit, TurnRewards, check_turns, mean_over_turns, turn_rewards
 
 logger = logging.getLogger("agent_tunix.rewards")
 
@@ -245,6 +246,28 @@ class Mixture:
             self.totals(scores), num_generations, scaling, values_CB=values_CB, weights_C=weights_C
         )
 
+    def credited(
+        self, samples: Sequence[Sample], scores: Sequence[Score], num_generations: int, scaling: str, credit: Credit
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Return the advantages that train: [N] of the completions, and [N, K] of their turns or None.
+
+        With credit by turn, the first are the means over the turns. The others are NaN after the last turn of each.
+        """
+        if not credit.is_by_turn:
+            return self.advantages(scores, num_generations, scaling).astype(np.float32), None
+        of_turns = self.turn_rewards(samples, scores, num_generations, credit).advantages(scaling)
+        return mean_over_turns(of_turns).astype(np.float32), of_turns.astype(np.float32)
+
+    def turn_rewards(
+        self, samples: Sequence[Sample], scores: Sequence[Score], num_generations: int, credit: Credit
+    ) -> TurnRewards:
+        """Return what each turn earned, from this mixture's scores of episodes, for a credit by turn."""
+        values_CB, weights_C = weighed(scores, self.on_failure)
+        transformed = [component.name for component in self.components if component.transforms]
+        return turn_rewards(
+            samples, scores, self.totals(scores), values_CB, weights_C, num_generations, credit, transformed
+        )
+
     # --- weights -----------------------------------------------------------------------------------------------------
 
     def weights(self, step: int) -> dict[str, float]:
@@ -385,7 +408,7 @@ def _spread(
         for sample, verdict in zip(samples, verdicts, strict=True)
     ]
     for place, score in zip(places, own_scores, strict=True):
-        scores[place] = score
+        scores[place] = check_turns(score, samples[place]) if score.turns else score
     return scores
 
 

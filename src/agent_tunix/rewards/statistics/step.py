@@ -12,6 +12,7 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score, Term
 from agent_tunix.rewards.statistics.credit import advantage_parts, conflict_shares, pair_conflicts, variance_shares
 from agent_tunix.rewards.statistics.groups import causes_of_death, duplicates
 from agent_tunix.rewards.statistics.series import Metric, describe, describe_in_detail
+from agent_tunix.rewards.turns import TurnRewards
 
 Array = NDArray[np.float64]
 
@@ -32,6 +33,7 @@ def summarise(
     ranges: Mapping[str, tuple[float, float] | None] | None = None,
     histogram_bins: int = 10,
     detailed: bool = False,
+    turns: TurnRewards | None = None,
 ) -> dict[str, Metric]:
     """Return the metrics of one step's rewards, by their names in trackers.
 
@@ -41,7 +43,7 @@ def summarise(
     Args:
         scores: Scores of a mixture, group by group.
         totals: [B] rewards used in training; NaN for an unscored completion.
-        advantages: [B].
+        advantages: [B], or [B, K] of the turns with credit by turn, NaN after the last turn of each completion.
         num_generations: G, the completions of a group.
         weights: Effective weights of the components.
         gated: Components with a gate.
@@ -51,13 +53,15 @@ def summarise(
         ranges: Declared ranges of components by name, and of the total as `total`; None if undeclared.
         histogram_bins: Number of bins of each histogram.
         detailed: True for all metrics; otherwise only mean, standard deviation, minimum and maximum of each series.
+        turns: What the turns earned, with credit by turn; None without.
 
     Returns:
         Always `rewards/{total,<component>}/{mean,std,min,max}`, `rewards/<component>/weight`,
         `rewards/outcomes/<outcome>`, `rewards/dead_groups` and `advantages/std`. With transforms,
         `rewards/<component>/transformed/…`, of the transformed values. With a gate, `rewards/<component>/gate_shut`,
         the number of completions for which it was shut. `rewards/<component>/outcomes/…`, the number of each outcome
-        other than `scored` that occurs. A group is dead if none of its completions has an advantage other than 0.
+        other than `scored` that occurs. A group is dead if none of its completions has an advantage other than 0. With
+        credit by turn, `advantages/std` and the shares are over turns.
 
         If `detailed`, also the metrics of `series.describe_in_detail` for each of these series,
         `rewards/groups/{all_highest,all_lowest,tied,unscored}`, `rewards/<component>/{advantage_share,conflict_share}`,
@@ -90,9 +94,11 @@ def summarise(
         metrics[f"rewards/{name}/weight"] = weight
         metrics |= _count_outcomes(name, terms[name], name in gated)
     metrics |= {f"rewards/outcomes/{outcome}": outcomes_B.count(outcome) for outcome in Outcome}
-    dead_P = np.all(advantages.reshape(-1, num_generations) == 0, axis=1)
+    known = advantages[~np.isnan(advantages)]
+    per_group = num_generations * (advantages.shape[1] if advantages.ndim > 1 else 1)
+    dead_P = np.all(np.nan_to_num(advantages).reshape(-1, per_group) == 0, axis=1)
     metrics["rewards/dead_groups"] = float(dead_P.mean()) if dead_P.size else None
-    metrics["advantages/std"] = float(np.std(advantages)) if advantages.size else None
+    metrics["advantages/std"] = float(np.std(known)) if known.size else None
     if not detailed:
         return metrics
     in_groups = (-1, num_generations)
@@ -102,12 +108,26 @@ def summarise(
     metrics |= {f"rewards/groups/{cause}": share for cause, share in causes.items()}
     # A failure that counts as 0 counts as 0 in every component.
     weighed_CB = np.where(scored_B, weighed_CB, 0.0)
-    metrics |= _credit(weights, advantage_parts(totals, weighed_CB, _weights(weights), num_generations, scaling))
+    if turns is None:
+        parts_CB = advantage_parts(totals, weighed_CB, _weights(weights), num_generations, scaling)
+    else:
+        parts_CB = _turn_parts(turns, _weights(weights), scaling)
+    metrics |= _credit(weights, parts_CB)
     if samples:
         share, deviation = duplicates(samples, totals, scored_B, num_generations)
         metrics["completions/duplicate_share"] = share
         metrics["completions/duplicate_score_std"] = deviation
     return metrics
+
+
+def _turn_parts(turns: TurnRewards, weights_C: Array, scaling: str) -> Array:
+    """Return the part of each component in the advantage of each turn, of shape [C, turns]."""
+    parts_CNK = turns.estimate(
+        lambda totals_B, values_CB, size: advantage_parts(totals_B, values_CB, turns.weights, size, scaling)
+    )
+    parts = np.zeros((len(weights_C), int(turns.exists.sum())))
+    parts[weights_C != 0] = parts_CNK[:, turns.exists]
+    return parts
 
 
 def _credit(weights: Mapping[str, float], parts_CB: Array) -> dict[str, Metric]:

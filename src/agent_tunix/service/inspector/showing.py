@@ -93,7 +93,12 @@ def _turns(
     """Return the turns of an episode; the policy's last one is the response, which is searched and scored."""
     messages = restore_response(decode(row["messages"]), row["response"])
     turns = show_conversation(
-        messages, episode["calls"], episode["num_prompt_messages"], longest, episode.get("unread_calls", ())
+        messages,
+        episode["calls"],
+        episode["num_prompt_messages"],
+        longest,
+        episode.get("unread_calls", ()),
+        row.get("turn_advantages") or (),
     )
     last = max((number for number, turn in enumerate(turns) if turn.role == "assistant"), default=None)
     return [

@@ -48,6 +48,7 @@ class ShownTurn:
     role: str  # `assistant` for the policy, `user` for the environment; "" for a note on turns that were left out
     text: str  # text of the turn
     calls: tuple[ShownCall, ...] = ()
+    advantage: float | None = None  # of a turn of the policy, with credit by turn
 
     @property
     def texts(self) -> Iterator[str]:
@@ -58,7 +59,12 @@ class ShownTurn:
 
 
 def show_conversation(
-    messages: Sequence[Record], calls: Sequence[Record], first: int, longest: int, unread: Sequence[Record] = ()
+    messages: Sequence[Record],
+    calls: Sequence[Record],
+    first: int,
+    longest: int,
+    unread: Sequence[Record] = (),
+    advantages: Sequence[float] = (),
 ) -> list[ShownTurn]:
     """Return the turns of an episode, of about `longest` characters together.
 
@@ -71,6 +77,8 @@ def show_conversation(
         first: Number of messages of the prompt.
         longest: Limit on the number of characters; longer texts lose their middle.
         unread: Turns that seem to contain a call that was not read, as in `EpisodeSummary.unread_calls`.
+        advantages: Those of the policy's turns, with credit by turn. They are not shown if the messages have another
+            number of turns, as those of an agent may.
     """
     records = iter(calls)
     turns: list[_Turn] = []
@@ -86,7 +94,11 @@ def show_conversation(
     of_policy = [turn for turn in turns if turn.message["role"] == "assistant"]
     for record in unread:
         of_policy[record["turn"]].calls.append(ShownCall("", outcome=f"not read, form {record['form']}"))
-    return _shorten([turn.shown() for turn in turns], longest)
+    shown = [turn.shown() for turn in turns]
+    if len(of_policy) == len(advantages):
+        left = iter(advantages)
+        shown = [replace(turn, advantage=next(left)) if turn.role == "assistant" else turn for turn in shown]
+    return _shorten(shown, longest)
 
 
 def as_text(value: Any) -> str:
@@ -151,7 +163,7 @@ def _shorten(turns: Sequence[ShownTurn], longest: int) -> list[ShownTurn]:
         room -= len(calls)
         left_out = len(turn.calls) - len(calls)
         note = f"\n… {left_out:,} calls omitted …" if left_out else ""
-        kept.append(ShownTurn(cut(turn.role, _LONGEST_NAME), turn.text + note, calls))
+        kept.append(replace(turn, role=cut(turn.role, _LONGEST_NAME), text=turn.text + note, calls=calls))
     most = fair_length([len(text) for turn in kept for text in turn.texts], longest)
     return [
         replace(turn, text=cut(turn.text, most), calls=tuple(_shorten_call(call, most) for call in turn.calls))

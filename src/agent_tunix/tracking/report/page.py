@@ -99,7 +99,7 @@ def _episode_filters(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, st
     episodes = [record for record in records if "turns" in record]
     if not episodes:
         return []
-    tools = {call[0] for record in episodes for _, _, calls in record["turns"] for call in calls}
+    tools = {call[0] for record in episodes for turn in record["turns"] for call in turn[2]}
     return [
         ("stop", "Ended", sorted({record["stop"] for record in episodes})),
         ("tool", "Called tool", sorted(tools - {""})),

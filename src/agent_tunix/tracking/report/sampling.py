@@ -93,15 +93,22 @@ class Chooser:
         self._num_forks = 0
         self._differences: Counter[tuple[str, str]] = Counter()
 
-    def add(self, samples: Iterable[Sample], scores: Iterable[Score], advantages: Iterable[float]) -> None:
+    def add(
+        self,
+        samples: Iterable[Sample],
+        scores: Iterable[Score],
+        advantages: Iterable[float],
+        turn_advantages: Iterable[Sequence[float]] | None = None,
+    ) -> None:
         """Add the rollouts of a step."""
         samples = list(samples)
         self._count_forks(samples)
-        for sample, score, advantage in zip(samples, scores, advantages, strict=True):
+        of_turns = [()] * len(samples) if turn_advantages is None else turn_advantages
+        for sample, score, advantage, turns in zip(samples, scores, advantages, of_turns, strict=True):
             number = self._num_seen
             self._num_seen += 1
             disagreement = self._disagreement(score)
-            record = _Lazy(sample, score, float(advantage), self._components, disagreement)
+            record = _Lazy(sample, score, float(advantage), self._components, disagreement, turns)
             if sample.rollout_id in self._wanted_ids:
                 self._wanted.offer((), number, record)
             if score.value is None:
@@ -174,6 +181,7 @@ class _Lazy:
     advantage: float
     components: Sequence[str]
     disagreement: float | None
+    turns: Sequence[float] = ()  # advantages of its turns, NaN after the last one; empty without credit by turn
     _record: Record | None = None
 
     def get(self) -> Record:
@@ -192,7 +200,7 @@ class _Lazy:
             "step": sample.step,
             "group": sample.group_id,
             "prompt": (cut(sample.prompt, LONGEST_PROMPT), _short_json(sample.columns)),
-            **_said(sample),
+            **_said(sample, [float(one) for one in self.turns if not math.isnan(one)]),
             "total": score.value,
             "advantage": self.advantage if math.isfinite(self.advantage) else None,
             "disagreement": self.disagreement,
@@ -229,19 +237,24 @@ def size_of(value: Any) -> int:
     return len(to_inert_json(value).encode())
 
 
-def _said(sample: Sample) -> Record:
+def _said(sample: Sample, advantages: Sequence[float]) -> Record:
     """Return the response; for an episode, its turns, stop reason and error."""
     if sample.episode is None:
         return {"response": cut(sample.response, LONGEST_RESPONSE)}
     episode = sample.episode
     turns = show_conversation(
-        sample.messages, episode.calls, episode.num_prompt_messages, LONGEST_RESPONSE, episode.unread_calls
+        sample.messages, episode.calls, episode.num_prompt_messages, LONGEST_RESPONSE, episode.unread_calls, advantages
     )
     return {
         "turns": [
-            [turn.role, turn.text, [[c.name, c.arguments, c.result, c.time, c.outcome, c.failed] for c in turn.calls]]
+            [
+                *(turn.role, turn.text),
+                [[c.name, c.arguments, c.result, c.time, c.outcome, c.failed] for c in turn.calls],
+                *([] if turn.advantage is None else [turn.advantage]),
+            ]
             for turn in turns
         ],
+        **({"turn_advantages": advantages} if advantages else {}),
         "stop": cut(episode.stop_reason, LONGEST_NOTE),
         "error": cut(episode.error, LONGEST_NOTE),
         **({} if episode.agent is None else {"agent": "\n".join(describe_calls(episode.agent))}),

@@ -287,7 +287,7 @@ def _show(scan: _Scan, place: StepPlace, rows: NDArray[np.int64], in_full: bool)
         # Messages repeat the prompt, so they are read only if there are conversations to show.
         episodes = scan.read(place, "episode")
         if episodes.column_names and episodes["episode"].take(rows).null_count < len(rows):
-            columns += ("episode", "messages")
+            columns += ("episode", "messages", "turn_advantages")
     table = scan.read(place, *columns).take(rows)
     sizes = np.cumsum([table.slice(number, 1).nbytes for number in range(len(rows))])
     count = int((sizes <= scan.room).sum()) or int(not scan.num_shown)

@@ -48,6 +48,9 @@ def to_table(stored: StoredStep) -> "pa.Table":
         "detail": [score.detail for score in scores],
         "total": [score.value for score in scores],
         "advantage": stored.advantages,
+        "turn_advantages": [None] * len(samples)
+        if stored.turn_advantages is None
+        else [row[~np.isnan(row)] for row in stored.turn_advantages],
         "num_tokens": [sample.num_tokens for sample in samples],
         "ended": [sample.ended for sample in samples],
         "stop_reason": [_stop_reason(sample) for sample in samples],
@@ -138,7 +141,7 @@ def _score_columns(score: Score) -> tuple[str, str, list[dict[str, Any]]]:
 def _encode_more(part: Score, extras: Mapping[str, Any]) -> str | None:
     """Return the fields of a component's score that have no column of their own; None if there are none."""
     data = to_data(part) | {"extras": extras}
-    more = {name: data[name] for name in ("components", "extras", "parts", "terms") if data.get(name)}
+    more = {name: data[name] for name in ("components", "extras", "parts", "terms", "turns") if data.get(name)}
     return encode(more) if more else None
 
 
@@ -158,7 +161,18 @@ def from_table(table: "pa.Table", settings: ScoringSettings) -> StoredStep:
         logprobs=np.array([np.nan if row["logprob"] is None else row["logprob"] for row in rows], dtype=np.float32),
         settings=settings,
         groups_in_step=rows[0]["groups_in_step"],
+        turn_advantages=_read_turns([row.get("turn_advantages") for row in rows]),
     )
+
+
+def _read_turns(lists: Sequence[Sequence[float] | None]) -> np.ndarray | None:
+    """Return [N, K] advantages of turns, NaN after the last turn of each row; None if none are stored."""
+    if lists[0] is None:
+        return None
+    advantages = np.full((len(lists), max(len(turns or ()) for turns in lists)), np.nan, np.float32)
+    for row, turns in zip(advantages, lists, strict=True):
+        row[: len(turns or ())] = turns
+    return advantages
 
 
 _Decode = Callable[[str], Any]

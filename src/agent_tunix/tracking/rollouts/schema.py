@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agent_tunix.rewards import Sample, Score
+from agent_tunix.rewards.turns import EPISODE, Credit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,7 @@ class ScoringSettings:
     advantage_scaling: str = "group"  # `grpo.advantage_scaling`
     on_failure: str = "exclude"  # `rewards.on_failure`
     fingerprint: str = ""
+    credit: Credit = EPISODE  # `grpo.credit` and its settings
 
     def __post_init__(self) -> None:
         if type(self.num_generations) is not int or self.num_generations < 1:
@@ -49,6 +51,8 @@ class StoredStep:
     logprobs: np.ndarray
     settings: ScoringSettings  # settings by which totals and advantages follow from the scores
     groups_in_step: int  # number of groups of the step, including those that `rollouts.share` left out
+    # [N, K] float32 advantages of the turns that trained, NaN after the last turn; None without credit by turn.
+    turn_advantages: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.samples), len(self.scores), len(self.advantages), len(self.logprobs)}
@@ -70,6 +74,7 @@ class StoredStep:
             scores=[self.scores[row] for row in rows],
             advantages=self.advantages[list(rows)],
             logprobs=self.logprobs[list(rows)],
+            turn_advantages=None if self.turn_advantages is None else self.turn_advantages[list(rows)],
         )
 
 
@@ -120,7 +125,17 @@ COLUMNS = (
     ),
     Column("detail", "string", "Reason of the total, or why there is none."),
     Column("total", "float64", "The reward that trained; null for an unscored completion.", True),
-    Column("advantage", "float32", "The advantage that trained; 0 for an unscored completion."),
+    Column(
+        "advantage",
+        "float32",
+        "The advantage that trained; 0 for an unscored completion. With `grpo.credit` by turn, the mean over turns.",
+    ),
+    Column(
+        "turn_advantages",
+        "list<float32>",
+        "With `grpo.credit` by turn, the advantages of its turns that trained; else null.",
+        True,
+    ),
     Column("num_tokens", "int32", "Length in tokens, the end-of-sequence token included."),
     Column("ended", "bool", "True if the model ended by itself."),
     Column(
@@ -162,7 +177,10 @@ def arrow_schema(settings: ScoringSettings) -> "pa.Schema":
     import pyarrow as pa
 
     fields = [pa.field(column.name, arrow_type(column.type), column.nullable) for column in COLUMNS]
-    metadata = {_VERSION_KEY: str(SCHEMA_VERSION), _SETTINGS_KEY: json.dumps(dataclasses.asdict(settings))}
+    data = dataclasses.asdict(settings)
+    if not settings.credit.is_by_turn:
+        del data["credit"]  # so that earlier versions read the file
+    metadata = {_VERSION_KEY: str(SCHEMA_VERSION), _SETTINGS_KEY: json.dumps(data)}
     return pa.schema(fields, metadata)
 
 
@@ -180,6 +198,7 @@ def arrow_type(name: str) -> "pa.DataType":
         "bool": pa.bool_(),
         "string": pa.string(),
         "json": pa.string(),
+        "list<float32>": pa.list_(pa.field("element", pa.float32(), nullable=False)),
         "list<int32>": pa.list_(pa.field("element", pa.int32(), nullable=False)),
     }[name]
 
@@ -196,6 +215,7 @@ def read_settings(metadata: Mapping[bytes, bytes] | None) -> ScoringSettings:
     if int(version) > SCHEMA_VERSION:
         raise ValueError(f"it has version {int(version)} of the schema, and this is version {SCHEMA_VERSION}")
     try:
-        return ScoringSettings(**json.loads(metadata[_SETTINGS_KEY]))
+        data = json.loads(metadata[_SETTINGS_KEY])
+        return ScoringSettings(**{**data, "credit": Credit(**data.get("credit", {}))})
     except (KeyError, TypeError) as error:
         raise ValueError(f"its metadata is damaged: {error}") from error

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from agent_tunix.rewards.rounding import join_equal
 from agent_tunix.rewards.sample import Outcome, Score
 from agent_tunix.visible_text import one_line
-from agent_tunix.workbench.replay.replaying import ReplayedStep, show_figure
+from agent_tunix.workbench.replay.replaying import RecordedStep, ReplayedStep, show_figure
 
 Floats = NDArray[np.float64]
 
@@ -146,6 +146,18 @@ def compare(steps: Iterable[ReplayedStep], num_generations: int, num_movers: int
     return tally.comparison()
 
 
+def _of_turns(step: RecordedStep | ReplayedStep) -> NDArray[np.float32]:
+    """Return the [N, K] advantages of the turns; without credit by turn, those of the completions as [N, 1]."""
+    return step.advantages[:, None] if step.turn_advantages is None else step.turn_advantages
+
+
+def _same_turns(before_NK: NDArray[np.float32], after_NK: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return [N], True where the advantages of all turns are equal to the last bit."""
+    if before_NK.shape != after_NK.shape:
+        return np.zeros(len(before_NK), np.bool_)
+    return np.asarray(((before_NK == after_NK) | (np.isnan(before_NK) & np.isnan(after_NK))).all(axis=1))
+
+
 @dataclass(slots=True)
 class _Tally:
     """Counts over steps. The tally keeps only the two totals of each completion."""
@@ -169,11 +181,13 @@ class _Tally:
         self.steps += 1
         self.counts["completions"] += before_N.size
         self.counts["equal_totals"] += int(_same(before_N, after_N).sum())
-        self.counts["equal_advantages"] += int((before.advantages == step.advantages).sum())
+        turns_before, turns_after = _of_turns(before), _of_turns(step)
+        equal_N = (before.advantages == step.advantages) & _same_turns(turns_before, turns_after)
+        self.counts["equal_advantages"] += int(equal_N.sum())
         self.counts["sign_flips"] += int((np.sign(before.advantages) * np.sign(step.advantages) < 0).sum())
         was_dead_P, is_dead_P = (
-            ~advantages.reshape(-1, self.num_generations).any(axis=1)
-            for advantages in (before.advantages, step.advantages)
+            ~np.nan_to_num(advantages).any(axis=1).reshape(-1, self.num_generations).any(axis=1)
+            for advantages in (turns_before, turns_after)
         )
         self.counts["groups"] += was_dead_P.size
         self.counts["dead_before"] += int(was_dead_P.sum())

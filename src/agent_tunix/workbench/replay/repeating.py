@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.rewards.mixture import Mixture
+from agent_tunix.rewards.turns import EPISODE, Credit
 from agent_tunix.workbench.replay.replaying import RecordedStep, replay, show_figure
 
 Floats = NDArray[np.float64]
@@ -86,11 +87,12 @@ def repeat(
     *,
     num_generations: int,
     scaling: str = "group",
+    credit: Credit = EPISODE,
 ) -> Repeats:
     """Score each stored completion once with each mixture.
 
     Pass at least two separate mixtures of the same components, because each advances its own schedules. `rows` are the
-    run's rows of metrics, `scaling` is `grpo.advantage_scaling`.
+    run's rows of metrics, `scaling` is `grpo.advantage_scaling`, `credit` is `grpo.credit` and its settings.
     """
     if len(mixtures) < 2:
         raise ValueError(f"repeats must be at least 2, not {len(mixtures)}")
@@ -98,7 +100,7 @@ def repeat(
     spreads = {name: _Spread(num_generations, len(mixtures)) for name in ("", *names)}
     pairs = flips = completions = 0
     replays = [
-        replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
+        replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling, credit=credit)
         for mixture, copy in zip(mixtures, itertools.tee(steps, len(mixtures)), strict=True)
     ]
     for scorings in zip(*replays, strict=True):

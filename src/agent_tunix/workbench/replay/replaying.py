@@ -19,6 +19,7 @@ from agent_tunix.rewards.advantages import OWN_ESTIMATORS, SCALINGS, needs_batch
 from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.turns import EPISODE, Credit
 
 
 class Unreplayable(RewardError):
@@ -35,6 +36,7 @@ class RecordedStep:
     totals: NDArray[np.float64]  # [N] float64 totals that trained; NaN if unscored
     advantages: NDArray[np.float32]  # [N] float32 advantages that trained
     whole: bool = True  # True if every completion of the step is stored
+    turn_advantages: NDArray[np.float32] | None = None  # [N, K] of the turns, with credit by turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class ReplayedStep:
     scores: Sequence[Score]
     totals: NDArray[np.float64]
     advantages: NDArray[np.float32]
+    turn_advantages: NDArray[np.float32] | None = None  # [N, K] of the turns, with credit by turn
 
 
 def replay(
@@ -55,6 +58,7 @@ def replay(
     num_generations: int,
     scaling: str = "group",
     reuse: Collection[str] = (),
+    credit: Credit = EPISODE,
 ) -> Iterator[ReplayedStep]:
     """Score stored steps, in order.
 
@@ -65,6 +69,7 @@ def replay(
         num_generations: G.
         scaling: `grpo.advantage_scaling`.
         reuse: Components whose stored scores are reused. A component without stored scores that now counts is scored.
+        credit: `grpo.credit` and its settings.
 
     Raises:
         Unreplayable: The stored completions lack data that this reward or scaling needs.
@@ -75,7 +80,7 @@ def replay(
         OWN_ESTIMATORS.get(scaling)
     later_rows = sorted(rows, key=lambda row: row["step"])
     of_rewards: dict[int, dict[str, Any]] = {}
-    metrics = RewardMetrics(mixture, num_generations=num_generations, scaling=scaling)
+    metrics = RewardMetrics(mixture, num_generations=num_generations, scaling=scaling, credit=credit)
     for recorded in steps:
         while later_rows and later_rows[0]["step"] < recorded.step:
             row = later_rows.pop(0)
@@ -83,10 +88,11 @@ def replay(
         check_step(mixture, recorded, num_generations, scaling)
         scores = _score(mixture, recorded, reuse)
         totals = mixture.totals(scores)
-        advantages = mixture.advantages(scores, num_generations, scaling).astype(np.float32)
+        advantages, of_turns = mixture.credited(recorded.samples, scores, num_generations, scaling, credit)
         if any(metric.startswith("rewards/") for metric in mixture.followed_metrics):
-            of_rewards[recorded.step] = metrics.measure(recorded.step, recorded.samples, scores, totals, advantages)
-        yield ReplayedStep(recorded, scores, totals, advantages)
+            measured = advantages if of_turns is None else of_turns
+            of_rewards[recorded.step] = metrics.measure(recorded.step, recorded.samples, scores, totals, measured)
+        yield ReplayedStep(recorded, scores, totals, advantages, of_turns)
 
 
 def contrast(
@@ -97,14 +103,21 @@ def contrast(
     *,
     num_generations: int,
     scaling: str = "group",
+    credit: Credit = EPISODE,
 ) -> Iterator[ReplayedStep]:
     """Score stored steps with two rewards, as `replay` does. The result of the first becomes `recorded`."""
     replays = [
-        replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling)
+        replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling, credit=credit)
         for mixture, copy in zip((first, second), itertools.tee(steps), strict=True)
     ]
     for before, after in zip(*replays, strict=True):
-        recorded = replace(before.recorded, scores=before.scores, totals=before.totals, advantages=before.advantages)
+        recorded = replace(
+            before.recorded,
+            scores=before.scores,
+            totals=before.totals,
+            advantages=before.advantages,
+            turn_advantages=before.turn_advantages,
+        )
         yield replace(after, recorded=recorded)
 
 

@@ -222,6 +222,7 @@ function describeRollout(rollout) {
     ["Step", String(rollout.step)], ["Total", show(rollout.total)], ["Advantage", show(rollout.advantage)], ["Outcome", rollout.outcome.replace("_", " ")],
     ["Tokens", String(rollout.tokens)], ["Ended", rollout.stop?.replaceAll("_", " ") ?? (rollout.ended ? "by itself" : "cut at the limit")], ["Disagreement", show(rollout.disagreement)],
   ];
+  if (rollout.turn_advantages) facts.push(["Advantages of turns", rollout.turn_advantages.map(show).join(", ")]);
   const sections = [["Calls of the agent", rollout.agent], ["Why", rollout.detail === rollout.error ? "" : rollout.detail], ["Row of the data", data.prompts[rollout.prompt][1]], ["Logged", rollout.logged], ["Extras", rollout.extras]];
   return [
     element("dl", { class: "facts" }, ...facts.map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)))),
@@ -236,8 +237,8 @@ function describeRollout(rollout) {
 /** The turns of an episode; calls are folded, unless they contain the text that is searched for. */
 function conversation(rollout) {
   const { words } = readFilters();
-  const turns = rollout.turns.map(([role, text, calls]) => element("li", { class: role === "assistant" ? "turn policy" : "turn" },
-    element("p", { class: "label" }, SPEAKERS[role] ?? role),
+  const turns = rollout.turns.map(([role, text, calls, advantage]) => element("li", { class: role === "assistant" ? "turn policy" : "turn" },
+    element("p", { class: "label" }, SPEAKERS[role] ?? role, advantage === undefined ? "" : ` · advantage ${show(advantage)}`),
     text || !calls.length ? element("pre", {}, ...(text ? marked(text, words) : ["(empty)"])) : null,
     ...calls.map((call) => describeCall(call, words))));
   const end = element("p", { class: "end" }, `Ended: ${rollout.stop.replaceAll("_", " ")}${rollout.error ? ". " : ""}`, element("span", { class: "fault" }, rollout.error));
