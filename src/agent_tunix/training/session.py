@@ -229,6 +229,8 @@ class RunSession:
         except (RewardFailureRateError, RewardError) as error:
             raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step, 'reward')}") from error
         except (DataError, EngineError) as error:
+            if isinstance(error, EngineError):
+                self._cancel_ahead()
             raise type(error)(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
         self._took_steps = True
 
@@ -255,6 +257,8 @@ class RunSession:
         evaluation = self._evaluate(step, row, result) if is_judged else NO_METRICS
         row |= evaluation
         self._out_of_time = self._find_time_is_up(step)
+        if self._out_of_time:
+            self._cancel_ahead()
         # The run that continues takes no such evaluation, so nothing that goes on may depend on it.
         extra = self._evaluate(step, row, result) if self._out_of_time and not is_judged else NO_METRICS
         is_best = self._record(step, row, result, extra, judged=is_judged)
@@ -407,6 +411,8 @@ class RunSession:
             except (EngineError, RewardError) as error:
                 if row is not None:
                     self._record(step, row, result, judged=False)
+                if isinstance(error, EngineError):
+                    self._cancel_ahead()
                 text = f"{error}\n{self._save_for_resuming(step)}"
                 if isinstance(error, EngineError):
                     raise EngineError(text, code=error.code) from error
@@ -446,7 +452,7 @@ class RunSession:
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._save_for_resuming(step)}", number)
 
     def _cancel_ahead(self) -> None:
-        # A run that is asked to stop has no time to wait for the completions of later steps.
+        # A run that must stop has no time to wait for the completions of later steps, or no engine that samples them.
         if ahead := self._components.ahead:
             ahead.cancel()
 

@@ -91,6 +91,7 @@ SICK: dict[str, tuple[list[Row], Any]] = {
     "dead_groups": (steady(6, rewards__dead_groups=0.95), "math"),
     "no_progress": (steady(50), "math"),
     "kl_runaway": (make_rows(6, lambda step: make_row(step, policy__kl=0.3 * step)), "math"),
+    "sampler_masked": (steady(4, policy__sampler_masked_share=0.7), "math"),
     "reward_collapse": (
         make_rows(8, lambda step: make_row(step, 0.4 if step < 4 else 0.02, rewards__dead_groups=0.7)),
         "math",

@@ -19,6 +19,7 @@ from agent_tunix.workbench.diagnosis.learning import (
     KlRunaway,
     NoProgress,
     RewardCollapse,
+    SamplerMasked,
 )
 from agent_tunix.workbench.diagnosis.values import Clustered, Constant, Sparse
 from agent_tunix.workbench.diagnosis.verifier import Noisy, Truncated, VerifierErrors
@@ -34,6 +35,7 @@ DETECTORS: tuple[type[Detector], ...] = (
     EngineMismatch,
     EngineContext,
     KlRunaway,
+    SamplerMasked,
     Collapsed,
     RewardCollapse,
     Gates,
