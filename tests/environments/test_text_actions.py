@@ -177,3 +177,17 @@ def test_an_environment_of_tunix_gets_the_row_as_its_first_argument(parameters: 
     assert "entry" not in adapter.reset_parameters
     for row in ({"answer": "4"}, {"answer": "4", "entry": "e"}):
         assert first(adapter, row) == json.dumps(row)
+
+
+def test_each_turn_has_the_reward_of_its_step() -> None:
+    class Paid:
+        def reset(self) -> str:
+            return "go"
+
+        def step(self, action: int) -> tuple[str, float | None, bool, dict[str, Any]]:
+            return "", None if action == 0 else action / 2, action == 3, {}
+
+    result = run_episode(adapt_environment(Paid, "paid").open(), script("1", "not a number", "0", "3"), prompt="go")
+    assert result.score is not None
+    assert result.score.value == 2.0
+    assert result.score.turns == (0.5, 0.0, 0.0, 1.5)

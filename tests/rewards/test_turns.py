@@ -2,10 +2,13 @@
 
 import math
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from agent_tunix.rewards import Component, EpisodeSummary, Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.score_data import from_data, pack, to_data, unpack
@@ -14,6 +17,9 @@ from agent_tunix.rewards.turns import Credit, states_of
 
 G = 4
 TURN = Credit("turn")
+Array = NDArray[np.float64]
+# Scores, weight and further keys of each component by name.
+Components = Mapping[str, tuple[Sequence[Score], float, dict[str, Any]]]
 
 
 class Fixed:
@@ -21,22 +27,23 @@ class Fixed:
 
     name = "fixed"
 
-    def __init__(self, scores):
+    def __init__(self, scores: Sequence[Score]) -> None:
         self._scores = scores
 
-    def score(self, samples):
-        return [self._scores[sample.index] for sample in samples]
+    def score(self, samples: Sequence[Sample]) -> list[Score]:
+        return [self._scores[sample.index or 0] for sample in samples]
 
-    def check_parameters(self, columns):
+    def check_parameters(self, columns: Collection[str]) -> None:
         pass
 
-    def describe(self):
+    def describe(self) -> str:
         return "fixed"
 
 
-def episode(index, replies, group=None):
+def episode(index: int, replies: Sequence[str], group: int | None = None) -> Sample:
     """Return an episode of len(replies) + 1 turns, with these replies between them."""
-    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": f"turn 0 of {index}"}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+    messages += [{"role": "assistant", "content": f"turn 0 of {index}"}]
     for number, reply in enumerate(replies, 1):
         messages += [{"role": "user", "content": reply}, {"role": "assistant", "content": f"turn {number} of {index}"}]
     summary = EpisodeSummary("finished", len(replies) + 1, 1)
@@ -45,7 +52,7 @@ def episode(index, replies, group=None):
     )
 
 
-def scored(components, samples, **settings):
+def scored(components: Components, samples: Sequence[Sample], **settings: Any) -> tuple[Mixture, list[Score]]:
     """Return a mixture of `(scores, weight, more keys)` by name, and its scores."""
     mixture = Mixture(
         [Component(name, Fixed(scores), weight, **more) for name, (scores, weight, more) in components.items()],
@@ -54,21 +61,23 @@ def scored(components, samples, **settings):
     return mixture, mixture.score(samples)
 
 
-def advantages(components, samples, credit=TURN, scaling="group", **settings):
+def advantages(
+    components: Components, samples: Sequence[Sample], credit: Credit = TURN, scaling: str = "group", **settings: Any
+) -> Array:
     mixture, scores = scored(components, samples, **settings)
     return mixture.turn_rewards(samples, scores, G, credit).advantages(scaling)
 
 
-def of_turns(*values):
+def of_turns(*values: float | None) -> Score:
     return Score.of_turns(values)
 
 
-def step_rewards(seed, counts):
+def step_rewards(seed: int, counts: Sequence[int]) -> list[list[float]]:
     rng = np.random.default_rng(seed)
     return [rng.choice([0.0, 0.5, 1.0], count).tolist() for count in counts]
 
 
-def normalised(values, scaling):
+def normalised(values: Any, scaling: str) -> Array:
     """Return the advantages of values that are compared with each other, as the papers write them."""
     values = np.array(values)
     if len(values) < 2 or np.ptp(values) == 0:
@@ -78,7 +87,7 @@ def normalised(values, scaling):
     return (values - values.mean()) / (values.std(ddof=1) + 1e-6 if scaling == "group" else 1.0)
 
 
-def returns_of(rewards, gamma):
+def returns_of(rewards: Sequence[Sequence[float]], gamma: float) -> list[list[float]]:
     return [[sum(gamma ** (j - k) * own[j] for j in range(k, len(own))) for k in range(len(own))] for own in rewards]
 
 
@@ -86,13 +95,13 @@ COUNTS = (3, 5, 2, 5, 1, 4, 4, 2)
 STATES = ("warm", "cold")
 
 
-def drawn(seed):
+def drawn(seed: int) -> tuple[list[Sample], list[list[float]]]:
     rng = np.random.default_rng(seed)
     samples = [episode(n, rng.choice(STATES, count - 1).tolist()) for n, count in enumerate(COUNTS)]
     return samples, step_rewards(seed, COUNTS)
 
 
-def assert_turns(actual, expected):
+def assert_turns(actual: Array, expected: Sequence[Sequence[float]]) -> None:
     for row, own in zip(actual, expected, strict=True):
         np.testing.assert_allclose(row[: len(own)], own, rtol=1e-9, atol=1e-9)
         assert np.isnan(row[len(own) :]).all()
@@ -100,7 +109,7 @@ def assert_turns(actual, expected):
 
 @pytest.mark.parametrize("scaling", ["group", "none", "leave_one_out"])
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
-def test_turns_are_normalised_within_the_group_by_their_number(scaling, gamma):
+def test_turns_are_normalised_within_the_group_by_their_number(scaling: str, gamma: float) -> None:
     samples, rewards = drawn(0)
     actual = advantages(
         {"steps": ([of_turns(*own) for own in rewards], 2.0, {})}, samples, Credit("turn", gamma), scaling
@@ -119,7 +128,7 @@ def test_turns_are_normalised_within_the_group_by_their_number(scaling, gamma):
 
 @pytest.mark.parametrize("scaling", ["group", "none"])
 @pytest.mark.parametrize("history", [0, 1, 2, 9])
-def test_a_hierarchy_weighs_groups_by_the_past_that_they_share(scaling, history):
+def test_a_hierarchy_weighs_groups_by_the_past_that_they_share(scaling: str, history: int) -> None:
     """HGPO: turns whose last d observations are equal, for d = 1 to H + 1, with the weight d + 1."""
     samples, rewards = drawn(2)
     credit = Credit("hgpo", 0.95, history=history)
@@ -146,7 +155,7 @@ def test_a_hierarchy_weighs_groups_by_the_past_that_they_share(scaling, history)
 
 
 @pytest.mark.parametrize("scaling", ["group", "none", "leave_one_out"])
-def test_roles_of_an_agent_are_normalised_by_themselves(scaling):
+def test_roles_of_an_agent_are_normalised_by_themselves(scaling: str) -> None:
     """Dr. MAS: the statistics of a role are those of all of its turns in the group, and every turn has the total."""
     rng = np.random.default_rng(3)
     roles = [rng.choice(["solver", "critic"], count).tolist() for count in COUNTS]
@@ -171,7 +180,7 @@ def test_roles_of_an_agent_are_normalised_by_themselves(scaling):
 
 @pytest.mark.parametrize("scaling", ["group", "none"])
 @pytest.mark.parametrize("state", ["observation", "conversation"])
-def test_gigpo_adds_the_advantage_among_equal_states(scaling, state):
+def test_gigpo_adds_the_advantage_among_equal_states(scaling: str, state: str) -> None:
     samples, rewards = drawn(1)
     credit = Credit("gigpo", 0.95, 0.5, state)
     actual = advantages({"steps": ([of_turns(*own) for own in rewards], 1.0, {})}, samples, credit, scaling)
@@ -192,7 +201,7 @@ def test_gigpo_adds_the_advantage_among_equal_states(scaling, state):
     assert_turns(actual, expected)
 
 
-def test_a_score_without_turns_rewards_the_last_turn():
+def test_a_score_without_turns_rewards_the_last_turn() -> None:
     samples = [episode(n, ["x"] * 2) for n in range(G)]
     final = [Score(float(value)) for value in (0, 1, 0, 1)]
     by_turn = advantages({"final": (final, 1.0, {})}, samples)
@@ -200,7 +209,7 @@ def test_a_score_without_turns_rewards_the_last_turn():
     np.testing.assert_allclose(by_turn, np.repeat(mixture.advantages(scores, G)[:, None], 3, axis=1))
 
 
-def test_what_the_turns_leave_of_the_value_belongs_to_the_last_one():
+def test_what_the_turns_leave_of_the_value_belongs_to_the_last_one() -> None:
     samples = [episode(n, ["x"]) for n in range(G)]
     whole = [Score(value, turns=(0.5,)) for value in (0.5, 1.5, 0.5, 1.5)]
     divided = [of_turns(0.5, value - 0.5) for value in (0.5, 1.5, 0.5, 1.5)]
@@ -209,7 +218,7 @@ def test_what_the_turns_leave_of_the_value_belongs_to_the_last_one():
     )
 
 
-def test_an_unscored_turn_is_neutral():
+def test_an_unscored_turn_is_neutral() -> None:
     samples = [episode(n, ["x"]) for n in range(G)]
     scores = [of_turns(0.0, 0.0), of_turns(1.0, 1.0), of_turns(0.5, 0.0), of_turns(None, 1.0)]
     actual = advantages({"steps": (scores, 1.0, {})}, samples, scaling="none")
@@ -219,11 +228,11 @@ def test_an_unscored_turn_is_neutral():
     np.testing.assert_allclose(actual[:, 1], [-0.5, 0.5, -0.5, 0.5])
 
 
-def test_if_no_turn_is_scored_the_reward_does_not_apply():
+def test_if_no_turn_is_scored_the_reward_does_not_apply() -> None:
     assert Score.of_turns([None, None]).outcome is Outcome.NOT_APPLICABLE
 
 
-def test_a_component_that_does_not_apply_is_neutral_at_every_turn():
+def test_a_component_that_does_not_apply_is_neutral_at_every_turn() -> None:
     samples = [episode(n, ["x"] * 2) for n in range(G)]
     none = Score.failed(Outcome.NOT_APPLICABLE, "no reference")
     steps = [of_turns(0.0, 1.0, 0.0), none, of_turns(1.0, 1.0, 1.0), of_turns(0.5, 0.0, 1.0)]
@@ -234,7 +243,7 @@ def test_a_component_that_does_not_apply_is_neutral_at_every_turn():
     np.testing.assert_allclose(actual[1], alone[1])
 
 
-def test_an_unscored_episode_has_no_advantage_and_leaves_every_mean():
+def test_an_unscored_episode_has_no_advantage_and_leaves_every_mean() -> None:
     samples = [episode(n, ["x"] * 2) for n in range(2 * G)]
     steps = [of_turns(*own) for own in step_rewards(2, [3] * 2 * G)]
     failed = [Score.failed(Outcome.TIMEOUT, "slow") if n == 1 else Score(0.0) for n in range(2 * G)]
@@ -246,7 +255,7 @@ def test_an_unscored_episode_has_no_advantage_and_leaves_every_mean():
         np.testing.assert_allclose(actual[kept, k], normalised(returns, "group"), rtol=1e-9)
 
 
-def test_a_shut_gate_and_a_transform_are_understood():
+def test_a_shut_gate_and_a_transform_are_understood() -> None:
     samples = [episode(n, ["x"]) for n in range(G)]
     right = [Score(float(n % 2)) for n in range(G)]
     steps = [of_turns(1.0, 1.0), of_turns(0.0, 1.0), of_turns(1.0, 0.0), of_turns(1.0, 1.0)]
@@ -261,7 +270,7 @@ def test_a_shut_gate_and_a_transform_are_understood():
 
 @pytest.mark.parametrize("scaling", ["group", "batch", "component", "mean", "batch_centred"])
 @pytest.mark.parametrize("credit", [TURN, Credit("gigpo", 0.95), Credit("hgpo", 0.95), Credit("role")])
-def test_the_parts_of_the_components_sum_to_the_advantages(scaling, credit):
+def test_the_parts_of_the_components_sum_to_the_advantages(scaling: str, credit: Credit) -> None:
     samples, rewards = drawn(3)
     components = {
         "steps": ([of_turns(*own) for own in rewards], 1.0, {}),
@@ -274,7 +283,7 @@ def test_the_parts_of_the_components_sum_to_the_advantages(scaling, credit):
     assert math.isclose(sum(variance_shares(parts[:, turns.exists])), 1.0)
 
 
-def test_equal_returns_up_to_rounding_have_no_advantage():
+def test_equal_returns_up_to_rounding_have_no_advantage() -> None:
     samples = [episode(n, ["x"] * 2) for n in range(G)]
     steps = [of_turns(0.1, 0.2, 0.0) if n % 2 else of_turns(0.3, 0.0, 0.0) for n in range(G)]
     actual = advantages({"steps": (steps, 1.0, {})}, samples)
@@ -283,16 +292,16 @@ def test_equal_returns_up_to_rounding_have_no_advantage():
     assert actual[:, 1].any()
 
 
-def test_more_values_than_turns_are_an_error():
+def test_more_values_than_turns_are_an_error() -> None:
     samples = [episode(n, ["x"]) for n in range(G)]
     scores = scored({"steps": ([of_turns(1.0, 1.0, 1.0)] + [of_turns(1.0, 0.0)] * 3, 1.0, {})}, samples)[1]
     assert [score.outcome for score in scores] == [Outcome.ERROR, *[Outcome.SCORED] * 3]
 
 
-def test_ids_of_calls_are_no_part_of_a_state():
-    def called(name):
+def test_ids_of_calls_are_no_part_of_a_state() -> None:
+    def called(name: str) -> Sample:
         call = {"id": name, "function": {"name": "guess", "arguments": "{}"}}
-        messages = [
+        messages: list[dict[str, Any]] = [
             {"role": "user", "content": "go"},
             {"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "content": "higher", "tool_call_id": name, "name": "guess"},
@@ -305,7 +314,7 @@ def test_ids_of_calls_are_no_part_of_a_state():
     assert len(states_of(called("call_0"), "observation")) == 2
 
 
-def test_values_by_turn_survive_the_codec():
+def test_values_by_turn_survive_the_codec() -> None:
     score = of_turns(0.1, None, 0.7)
     assert from_data(to_data(score)) == score
     assert unpack(pack(score)) == score
