@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -68,6 +69,7 @@ class Replicas:
     ) -> None:
         self.all = [Replica(*item) for item in clients.items()]
         self._bring_up = bring_up
+        self._down_since = time.monotonic()  # where no replica is up
         self._wire = wire
         self._max_concurrency = max_concurrency
         self._timeout_s = timeout_s
@@ -142,13 +144,9 @@ class Replicas:
         return done
 
     async def _until(self, find: Callable[[], Result | None]) -> Result:
-        """Return the first result that is not empty; raise EngineError where no replica is up for too long."""
-        clock = asyncio.get_running_loop().time
-        end = clock() + self._timeout_s
+        """Return the first result that is not empty; raise EngineError once no replica has been up for too long."""
         while not (result := find()):
-            if self.up:
-                end = clock() + self._timeout_s
-            elif clock() > end:
+            if not self.up and time.monotonic() > self._down_since + self._timeout_s:
                 raise self._unreachable()
             await asyncio.sleep(_POLL_S)
         return result
@@ -196,6 +194,7 @@ class Replicas:
         replica.error = reason
         if replica.is_up:
             replica.is_up = False
+            self._down_since = time.monotonic()
             replica.changed.set()
             _LOGGER.warning("the engine %s is left out until it answers again: %s", replica.url, reason)
 
