@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import jax
 
 from agent_tunix.data.episode_prompts import EpisodeEncoder
-from agent_tunix.engines.sampler import CallFirst, plain_turn, request_tokens
+from agent_tunix.engines.sampler import plain_turn, request_tokens
 from agent_tunix.environments import StopReason
 from agent_tunix.sampling.episodes import Environments, EpisodeLimits, EpisodeRow, EpisodeSampler, answer
 from agent_tunix.sampling.keys import derive_seed
@@ -51,7 +51,7 @@ class EngineEpisodeSampler(EpisodeSampler):
         super().__init__(sampler, environments, encoder, limits)
         self._source = source
         self._is_shared = from_first is not None
-        self._from_first = from_first or CallFirst()
+        self._from_first = from_first or (lambda make: make())
 
     def _take_turns(
         self,

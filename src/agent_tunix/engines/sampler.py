@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,19 +23,6 @@ from agent_tunix.sampling.requests import TokenReply, TokenRequest, TokenSource
 from agent_tunix.sampling.sampler import Completions, Sampler, pad_prompts
 from agent_tunix.sampling.token_choice import SamplingParams
 
-Value = TypeVar("Value")
-
-
-class CallFirst:
-    """Calls a function in the process that has the engines, and returns its result in every process of the run.
-
-    This one is for runs of a single process; `Processes.from_first` is for several. Results have built-in types.
-    """
-
-    def __call__(self, make: Callable[[], Value]) -> Value:
-        """Return the result of a function."""
-        return make()
-
 
 class EngineSampler:
     """Sampler of completions from a source of tokens. It takes the place of a `Sampler` where batches are sampled.
@@ -43,13 +30,13 @@ class EngineSampler:
     Args:
         source: Source of tokens, which is used in one process alone.
         sampler: Sampler of the policy, for its tokenizer and its stops. It samples nothing.
-        from_first: Returns the result of a function that uses the source, in all processes.
+        from_first: In a run of several processes, returns the result of a function of process 0 in all of them.
     """
 
     def __init__(self, source: TokenSource, sampler: Sampler, from_first: Callable[[Any], Any] | None = None) -> None:
         self._source = source
         self._sampler = sampler
-        self._from_first = from_first or CallFirst()
+        self._from_first = from_first or (lambda make: make())
 
     def sample_batch(
         self,

@@ -124,6 +124,11 @@ class EngineSource(Closing):
         """
         return self._start(self._replicas.each(action)).result()
 
+    @property
+    def is_up(self) -> bool:
+        """True if a replica gets requests now."""
+        return bool(self._replicas.up)
+
     def wait_until_ready(self) -> dict[str, EngineFacts]:
         """Wait for all replicas, at most `timeout_s`, and return what they tell of themselves by URL.
 

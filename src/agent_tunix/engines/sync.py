@@ -212,7 +212,7 @@ class WeightSync:
 
         if not names or not self._processes.is_first:
             return
-        if self._has_adapter and self._source.counts.up:
+        if self._has_adapter and self._source.is_up:
             try:
                 self._source.each(unload)
             except EngineError as error:
