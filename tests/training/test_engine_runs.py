@@ -12,6 +12,7 @@ from agent_tunix.training import train
 from agent_tunix.training.verification import read_rows
 from tests.raising import raises
 from tests.small_run import NUM_STEPS
+from tests.training.ahead_runs import lagging, sampling_here
 from tests.training.engine_runs import ENGINE, OVERRIDES, Killer, open_local_engines, rollouts, sampling_processes
 from tests.training.support import assert_same_weights, small_run
 
@@ -51,6 +52,19 @@ def test_rewards_and_token_ids_are_those_of_a_run_without_engines(
             name: value for name, value in other.items() if name.startswith(("rewards/", "eval/", "completions/"))
         }
     assert all(row["policy/sampler_mismatch_kl"] < 1e-6 for row in rows[1:])
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_steps_are_sampled_ahead_with_the_weights_of_their_versions(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample_greedily(monkeypatch)
+    overrides = (f"model.lora_rank={rank}", "optimizer.learning_rate=3e-3")
+    found = run(tmp_path / "found", *overrides, *ENGINE, "engine.num_processes=1", "engine.max_staleness=1")
+    with sampling_here():
+        expected = run(tmp_path / "expected", *overrides, *lagging(1))
+    assert rollouts(found) == rollouts(expected)
+    assert all(row["policy/sampler_mismatch_kl"] > 1e-6 for row in read_rows(found) if row["step"] > 1)
 
 
 def test_a_run_whose_only_process_is_killed_saves_and_resumes(tmp_path: Path) -> None:

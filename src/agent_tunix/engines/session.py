@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -62,6 +63,7 @@ class EngineSession:
         self._sync: WeightSync
         self._num_updates: Callable[[], int]
         self._in_flight: WeakSet[Future[TokenReply]] = WeakSet()
+        self._lock = threading.Lock()  # several steps may be sampled at once
         self._totals = dict.fromkeys(("tokens", "retries", "context_cut"), 0)
         self._of_sync: dict[str, float | None] = {}
         self._seconds = 0.0
@@ -190,12 +192,15 @@ class EngineSession:
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
         """Begin to continue a prompt; see `TokenSource`."""
         future = self._source.submit(request, on_part)
-        self._in_flight.add(future)
+        with self._lock:
+            self._in_flight.add(future)
         return future
 
     def cancel(self) -> None:
         """Cancel all requests that are being answered."""
-        for future in list(self._in_flight):
+        with self._lock:
+            futures = list(self._in_flight)
+        for future in futures:
             future.cancel()
 
     def follow(self) -> str | None:
@@ -215,10 +220,12 @@ class EngineSession:
 
     def count(self, completions: Completions, seconds: float) -> None:
         """Count a batch that was sampled."""
-        self._seconds += seconds
         forks = completions.forks
-        self._unknown_logps += int((np.isnan(completions.logps) & completions.mask).sum())
-        self._unknown_logps += 0 if forks is None else int((np.isnan(forks.logps) & forks.mask).sum())
+        unknown = int((np.isnan(completions.logps) & completions.mask).sum())
+        unknown += 0 if forks is None else int((np.isnan(forks.logps) & forks.mask).sum())
+        with self._lock:
+            self._seconds += seconds
+            self._unknown_logps += unknown
 
     def metrics(self) -> dict[str, float | None]:
         """Return the metrics of what happened since the last call; null for a rate if nothing was sampled."""
