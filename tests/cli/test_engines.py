@@ -26,7 +26,7 @@ def test_the_table_of_an_engine_says_what_was_sent_and_what_came() -> None:
         result = CliRunner().invoke(main, ["engines", "check", url, "--kind", "vllm"])
         refused = CliRunner().invoke(main, ["engines", "check", url, "--kind", "sglang"])
     assert result.exit_code == 0, result.output
-    assert "8 ids, 16 tokens" in result.stdout
+    assert "8 ids, 16 tokens, then 4" in result.stdout
     assert "vllm 0.33.0 with base, context 256" in result.stdout
     assert refused.exit_code == 1
 

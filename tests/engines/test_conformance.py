@@ -70,7 +70,7 @@ def test_an_engine_without_faults_passes(kind: type[StandIn], faults: tuple[Faul
         (Fault.MISSING_LOGPS, {"log-probabilities"}),
         (Fault.INFINITE_LOGPS, {"log-probabilities"}),
         (Fault.FALLBACK, {"unknown model"}),
-        (Fault.ABORT, {"ids", "limit", "greedy", "seeds"}),
+        (Fault.ABORT, {"ids", "greedy", "seeds"}),
         (Fault.STARTING, {"ready"}),
         (Fault.HALF_BODY, {"ready"}),
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.schema import EngineConfig
-from agent_tunix.engines.gate import Gate, ReplicaScores
+from agent_tunix.engines.gate import ReplicaScores, SyncGate
 from agent_tunix.engines.mismatch import MismatchLimit
 from agent_tunix.errors import EngineError
 from tests.raising import raises
@@ -19,9 +19,9 @@ def rounded(scores: np.ndarray, noise: float) -> np.ndarray:
     return scores + RANDOM.normal(size=N) * noise
 
 
-def began(noise: float) -> tuple[Gate, np.ndarray]:
+def began(noise: float) -> tuple[SyncGate, np.ndarray]:
     """A gate after the first sync of a policy that has not moved, and the replica's scores."""
-    gate, scores = Gate(TRUE), rounded(TRUE, noise)
+    gate, scores = SyncGate(TRUE), rounded(TRUE, noise)
     assert gate.check("v0", TRUE, ReplicaScores(URL, scores, scores)).share is None
     return gate, scores
 
@@ -63,24 +63,24 @@ def test_a_replica_that_stays_behind_after_it_followed_is_named_with_its_version
 
 def test_another_distribution_is_found_at_the_first_sync() -> None:
     with raises(EngineError, "engine_differs"):
-        Gate(TRUE).check("v0", TRUE, ReplicaScores(URL, TRUE - 1, TRUE - 1))
+        SyncGate(TRUE).check("v0", TRUE, ReplicaScores(URL, TRUE - 1, TRUE - 1))
     with raises(EngineError, "engine_differs"):  # without a log-probability nothing is known
-        Gate(TRUE).check("v0", TRUE, ReplicaScores(URL, TRUE, np.full(N, np.nan)))
+        SyncGate(TRUE).check("v0", TRUE, ReplicaScores(URL, TRUE, np.full(N, np.nan)))
     with raises(EngineError, "engine_differs"):  # scores are right, and replies are not
-        Gate(TRUE).check("v0", TRUE, ReplicaScores(URL, TRUE, TRUE, reply=np.full(16, 0.1)))
+        SyncGate(TRUE).check("v0", TRUE, ReplicaScores(URL, TRUE, TRUE, reply=np.full(16, 0.1)))
 
 
 def test_tokens_without_a_log_probability_are_left_out() -> None:
     scores = TRUE.copy()
     scores[3] = np.nan
-    gate = Gate(TRUE)
+    gate = SyncGate(TRUE)
     gate.check("v0", TRUE, ReplicaScores(URL, scores, scores))
     moved = scores + 0.01
     assert gate.check("v1", TRUE + 0.01, ReplicaScores(URL, np.empty(0), moved)).share == pytest.approx(1.0)
 
 
 def test_weights_of_an_earlier_run_prove_nothing() -> None:
-    gate = Gate(TRUE)
+    gate = SyncGate(TRUE)
     assert gate.check("v0", TRUE, ReplicaScores(URL, TRUE - 0.3, TRUE)).share is None
     moved = TRUE + 0.01 * RANDOM.normal(size=N)
     assert gate.check("v1", moved, ReplicaScores(URL, np.empty(0), moved)).share == pytest.approx(1.0)

@@ -140,6 +140,13 @@ def test_a_failure_cancels_what_is_being_sampled(sampler: Sampler, number: int, 
     assert all(future.done() for future in source.futures)
 
 
+def test_a_waiting_source_tells_that_the_engines_failed() -> None:
+    waiting = WaitingSource(FailingSource(1))
+    waiting.submit(TokenRequest((1,), T))
+    with raises(EngineError, "engine_failed"):
+        waiting.serve_until(lambda: False)
+
+
 def test_a_waiting_source_wakes_when_it_is_told(sampler: Sampler, source: ContinuousSampler) -> None:
     waiting, done = WaitingSource(source, [5]), threading.Event()
     replies: list[TokenReply] = []

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -18,11 +19,12 @@ from agent_tunix.engines.stored_completions import from_bytes, to_bytes
 from agent_tunix.environments import EpisodeResult
 from agent_tunix.environments.episode import AgentRecord, CallRecord, PolicyCall, StopReason, UnreadCall
 from agent_tunix.environments.outcomes import CallOutcome, CallResult
-from agent_tunix.errors import EngineError
+from agent_tunix.errors import ConfigError, EngineError
 from agent_tunix.grpo.ahead import SamplingAhead, settle_correction
 from agent_tunix.rewards import Score
 from agent_tunix.sampling.sampler import Completions
 from tests.grpo.test_training_rows import complete, record
+from tests.raising import raises
 
 NUM_STEPS = 6
 
@@ -227,6 +229,43 @@ def test_what_is_cancelled_is_not_in_the_checkpoint_and_can_be_sampled_again(
     assert "[3, 4]" in caplog.text
     engine.is_cancelled, engine.version = False, 2
     assert ahead.take(3).texts == ["step 3, weights 2"]
+
+
+class Pair:
+    """Process 0 or 1 of a run; the second one repeats what the first one shared."""
+
+    count = 2
+
+    def __init__(self, index: int, shared: queue.SimpleQueue[Any]) -> None:
+        self.index, self.shared = index, shared
+
+    @property
+    def is_first(self) -> bool:
+        return self.index == 0
+
+    def from_first(self, make: Any) -> Any:
+        if not self.is_first:
+            return self.shared.get(timeout=60)
+        value = make()
+        self.shared.put(value)
+        return value
+
+
+def test_the_first_of_several_processes_samples_for_all(made: list[SamplingAhead]) -> None:
+    shared: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    engines = [Engine(), Engine()]
+    made += [SamplingAhead(config_of(1), engine, Batches(), Pair(n, shared)) for n, engine in enumerate(engines)]
+    texts = [train(ahead, engine) for ahead, engine in zip(made, engines, strict=True)]
+    assert texts[0] == texts[1]
+    assert engines[0].begun == {*range(1, NUM_STEPS + 1)}
+    assert engines[1].begun == set()
+
+
+def test_environments_of_several_processes_are_not_sampled_ahead(engine: Engine) -> None:
+    config = config_of(1)
+    config.environment.tools = ["calculator"]
+    with raises(ConfigError, "invalid_engine"):
+        SamplingAhead(config, engine, Batches(), Pair(0, queue.SimpleQueue()))
 
 
 def write(directory: Path, files: dict[str, bytes] | Any) -> None:

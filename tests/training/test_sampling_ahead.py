@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +12,22 @@ import pytest
 from agent_tunix.errors import Interrupted
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.tracking.callbacks import Callback, TrainingState
-from agent_tunix.training import components
 from agent_tunix.training.train import train
+from tests.training.ahead_runs import lagging, sampling_here
 from tests.training.policy_versions import PolicyVersions
 from tests.training.support import assert_same_weights, copy_run, small_run, train_run
 
 pytestmark = pytest.mark.slow
 
-AHEAD = ("engine.max_staleness=2", "training.save_interval_steps=2", "training.eval_every_n_steps=3")
+AHEAD = (*lagging(2), "training.save_interval_steps=2", "training.eval_every_n_steps=3")
 TRAINED = {"whole": (), "adapter": ("model.lora_rank=4", "optimizer.learning_rate=1e-2")}
 
 
 @pytest.fixture(autouse=True)
-def samplers(monkeypatch: pytest.MonkeyPatch) -> list[PolicyVersions]:
+def samplers() -> Iterator[list[PolicyVersions]]:
     """The samplers of the runs of a test."""
-    made: list[PolicyVersions] = []
-
-    def make(config: Any, sampler: Any, *rest: Any) -> PolicyVersions:
-        made.append(PolicyVersions(sampler))
-        return made[-1]
-
-    monkeypatch.setattr(components, "make_episode_sampler", make)
-    return made
+    with sampling_here() as made:
+        yield made
 
 
 @pytest.mark.parametrize("trained", TRAINED)

@@ -25,14 +25,6 @@ def engines() -> None:
     """Try inference engines before a run samples with them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Options:
-    kind: str | None
-    key: str | None
-    timeout_s: float
-    reloads: bool
-
-
 @engines.command()
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.option("--kind", type=click.Choice(_KINDS), default=None, help="Kind of the engines.  [found by their routes]")
@@ -77,10 +69,11 @@ def check(
     key = None if variable is None else os.environ.get(variable, "").strip()
     if key == "":
         raise ConfigError(f"the environment variable {variable} must hold the engines' key, but is not set")
-    options = _Options(kind, key, timeout_s, reloads)
     with tempfile.TemporaryDirectory(prefix="check-", dir=adapter_directory) as directory:
         known = None if model is None else _load(model, Path(directory))
-        found = {url: asyncio.run(_check(url, known, options)) for url in urls}
+        found = {
+            url: asyncio.run(_check(url, kind, known, reloads=reloads, key=key, timeout_s=timeout_s)) for url in urls
+        }
     if as_json:
         echo_json({url: [dataclasses.asdict(one) for one in findings] for url, findings in found.items()})
     else:
@@ -99,7 +92,9 @@ def _load(model: str, directory: Path) -> "KnownModel":
     return LoadedModel(model, directory)
 
 
-async def _check(url: str, model: "KnownModel | None", options: _Options) -> list["EngineFinding"]:
+async def _check(
+    url: str, kind: str | None, model: "KnownModel | None", *, reloads: bool, key: str | None, timeout_s: float
+) -> list["EngineFinding"]:
     from agent_tunix.engines.conformance import check_engine
     from agent_tunix.engines.http import open_client
     from agent_tunix.engines.own import OwnWire
@@ -107,6 +102,6 @@ async def _check(url: str, model: "KnownModel | None", options: _Options) -> lis
     from agent_tunix.engines.vllm import VllmWire
 
     # The last one has the fewest routes of its own.
-    wires = [make() for make in (VllmWire, SglangWire, OwnWire) if options.kind in (None, make.kind)]
-    async with open_client(url, options.key, options.timeout_s) as client:
-        return await check_engine(wires, client, model, reloads=options.reloads)
+    wires = [make() for make in (VllmWire, SglangWire, OwnWire) if kind in (None, make.kind)]
+    async with open_client(url, key, timeout_s) as client:
+        return await check_engine(wires, client, model, reloads=reloads)

@@ -52,12 +52,12 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _length_problems(config)
     yield from environment_problems(config)
     yield from engine_problems(config)
+    yield from credit_problems(config)
     if config.grpo.observation_nll and not has_environment(config):
         yield (
             "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
             "none; set environment.name or environment.tools, or grpo.observation_nll=0"
         )
-    yield from credit_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)

@@ -113,7 +113,7 @@ class _Known:
         return max(_rms(self.scores - self.expected), _LEAST_NOISE)
 
 
-class Gate:
+class SyncGate:
     """The scores of each replica so far, and the judgement of new ones.
 
     Args:

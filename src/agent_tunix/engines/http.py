@@ -23,8 +23,6 @@ from agent_tunix.proxies import is_loopback
 from agent_tunix.visible_text import one_line
 
 _CONNECT_S = 10.0
-# Servers close idle connections after 5 s or more, and a request on a connection that is being closed is lost.
-_IDLE_S = 2.0
 _MOST_CHARACTERS = 500
 _SAMPLING = ("/v1/completions", "/generate")
 _NO_MODEL = ("does not exist", "not loaded", "no model")
@@ -46,7 +44,9 @@ def open_client(url: str, api_key: str | None, timeout_s: float) -> httpx.AsyncC
             base_url=url.rstrip("/").removesuffix("/v1"),
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_IDLE_S),
+            # A request on an idle connection is lost if the server closes it just then, and each request looks at all
+            # idle ones for each of them. Replies take longer than connections.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             trust_env=not is_local,
             # Without `trust_env`, the client ignores SSL_CERT_FILE.
             verify=ssl.create_default_context() if is_local and has_tls else has_tls,
@@ -66,7 +66,7 @@ async def call(client: httpx.AsyncClient, path: str, body: Any = None) -> Any:
     status, text = response.status_code, response.text
     key = client.headers.get("Authorization", "").removeprefix("Bearer ")
     words = one_line(text.replace(key, "[key]") if key else text)[:_MOST_CHARACTERS]
-    message = f"{client.base_url}{path.lstrip('/')} answered {status}: {words}"
+    message = f"{str(client.base_url).rstrip('/')}{path} answered {status}: {words}"
     if status >= 500 or status == 408:
         raise EngineError(message, code="engine_unavailable")
     if status == 429:
@@ -113,18 +113,15 @@ class HttpWire:
 
     Args:
         vocab_size: Number of the model's tokens; a reply with another one is an error. None: they are not checked.
-
-    Attributes:
-        base_model: Name of the model that the engines serve, once one has told it.
     """
 
     kind: ClassVar[str] = ""
     _version_path: str | None = "/version"
     _adapters_path = "/v1"
+    _owner: str | None = None
 
     def __init__(self, vocab_size: int | None = None) -> None:
         self.vocab_size = vocab_size
-        self.base_model = ""
 
     async def describe(self, client: httpx.AsyncClient) -> EngineFacts:
         """Return what the engine tells of itself, once it is ready."""
@@ -133,12 +130,10 @@ class HttpWire:
         version = await call(client, self._version_path) if self._version_path else {"version": ""}
         with reading(client):
             models = sorted(answer["data"], key=lambda model: model.get("parent") is not None)
-            self._check_model(models[0])
+            if self._owner is not None and models[0]["owned_by"] != self._owner:
+                raise ValueError(f"it is an engine of {models[0]['owned_by']!r:.80}, not of {self._owner}")
             names = tuple(str(model["id"]) for model in models)
             return EngineFacts(self.kind, str(version["version"]), names, models[0].get("max_model_len"))
-
-    def _check_model(self, model: dict[str, Any]) -> None:
-        """Raise ValueError if a description of the base is that of another kind of engine."""
 
     async def load_adapter(self, client: httpx.AsyncClient, name: str, directory: Path) -> None:
         """Let the engine sample with an adapter in PEFT's format, under a new name."""

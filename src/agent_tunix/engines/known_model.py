@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from agent_tunix.config.schema import Config, ModelConfig, PromptConfig
+from agent_tunix.engines.gate import MOST_PROBE_TOKENS, ProbeScorer
 from agent_tunix.planning.open_mesh import open_mesh
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
@@ -41,26 +42,20 @@ class LoadedModel:
         self.prompt = tuple(Tokenizer(self.directory, PromptConfig()).encode(_TEXT))
         mesh = open_mesh(Config(model=config), read_architecture(self.directory), num_rows=None)
         self._model = load_policy(self.directory, config, mesh)
+        self._scorer = ProbeScorer(self._model, MOST_PROBE_TOKENS)
         self._draw_adapter()
         write_adapter(self._model, self.directory, adapter, _ALPHA, path)
 
     def score(self, tokens: Sequence[int], *, with_adapter: bool) -> list[float]:
         """Return the log-probability of each token after the first."""
         if with_adapter:
-            return self._forward_pass(tokens)
+            return list(map(float, self._scorer.score(tokens)))
         adapted = jax.tree.map(jnp.copy, nnx.state(self._model, nnx.LoRAParam))
         nnx.update(self._model, jax.tree.map(jnp.zeros_like, adapted))
         try:
-            return self._forward_pass(tokens)
+            return list(map(float, self._scorer.score(tokens)))
         finally:
             nnx.update(self._model, adapted)
-
-    def _forward_pass(self, tokens: Sequence[int]) -> list[float]:
-        ids = jnp.asarray(tokens, jnp.int32)
-        places = jnp.arange(len(ids))
-        logits, _ = self._model(ids[None], places[None], None, (places <= places[:, None])[None])
-        logps = jnp.take_along_axis(jax.nn.log_softmax(logits[0, :-1]), ids[1:, None], axis=1)
-        return [float(logp) for logp in logps[:, 0]]
 
     def _draw_adapter(self) -> None:
         """Draw the adapter, as large as it takes to change the distribution."""

@@ -1,7 +1,7 @@
 """Routes of agent_tunix's own served policy (`agent-tunix serve-policy`), which follow vLLM's."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import httpx
 
@@ -17,14 +17,8 @@ class OwnWire(VllmWire):
 
     kind: ClassVar[str] = "agent_tunix"
     _version_path = None
+    _owner = "agent_tunix"
     _has_filters = True
-
-    def _check_model(self, model: dict[str, Any]) -> None:
-        if model["owned_by"] != self.kind:
-            raise ValueError(f"it is an engine of {model['owned_by']}, not of agent_tunix")
-
-    def _version_of(self, answer: dict[str, Any]) -> int:
-        return int(str(answer["system_fingerprint"]).removeprefix("version-"))
 
     async def load_weights(self, client: httpx.AsyncClient, directory: Path, version: int) -> None:
         """Let the engine read all weights, and drop what it has cached. Requests that it answers end before."""

@@ -1,19 +1,19 @@
 """Replicas of an engine: which one answers a request, and what happens where one fails.
 
-A replica that fails is left out, and its requests go to the others. It is tried again in the background, and
-`Replicas.on_rejoin` brings it up to date before it is used again.
+A replica that fails is left out, and its requests go to the others. It is tried again in the background, and brought
+up to date before it is used again.
 """
 
 import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import httpx
 
-from agent_tunix.engines.http import open_client
 from agent_tunix.engines.wire import EngineFacts, Wire
 from agent_tunix.errors import EngineError
 
@@ -22,6 +22,7 @@ _POLL_S = 0.02
 _CHECK_S = 30.0  # in which a replica must answer a check
 _PAUSE_S = 5.0  # between checks
 _MOST_FAILED_CHECKS = 3  # in a row, after which the requests of a replica are given up
+_MOST_ROUNDS = 3  # of an action on all replicas that none of them took
 _BLOCK_TOKENS = 64
 _KEPT_PREFIXES = 100_000
 _MARGIN = 8  # requests that a replica may have more than another and still get those that continue its own
@@ -32,40 +33,41 @@ Result = TypeVar("Result")
 Action = Callable[[Wire, httpx.AsyncClient], Awaitable[Result]]
 
 
+@dataclass(eq=False)
 class Replica:
-    """A replica: what it told of itself, and what it does.
+    """A replica: what it told of itself, and what it does."""
 
-    Attributes:
-        error: Why it gets no requests, unless it `is_up`.
-        num_running: Requests that it answers now, of which `limits` are the time limits.
-        changed: Set where it is left out.
-    """
-
-    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
-        self.url = url
-        self.client = client
-        self.facts: EngineFacts | None = None
-        self.is_up = False
-        self.error = "it has not answered yet"
-        self.num_running = 0
-        self.limits: set[asyncio.Timeout] = set()
-        self.changed = asyncio.Event()
+    url: str
+    client: httpx.AsyncClient
+    facts: EngineFacts | None = None
+    is_up: bool = False
+    error: str = "it has not answered yet"  # why it is not up
+    num_failed: int = 0  # checks since it last answered anything
+    limits: set[asyncio.Timeout] = field(default_factory=set)  # of the requests that it answers now
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # set where it is left out
 
 
 class Replicas:
     """The replicas of an engine. All methods are called in the thread of one event loop; see `EngineSource`.
 
-    Attributes:
-        on_rejoin: Action on a replica that was not there, before it gets requests; None for none.
-        num_left_out: Times that a replica was left out.
+    Args:
+        clients: Clients of the replicas by URL.
+        wire: Routes of the engine.
+        bring_up: Action on a replica that was not there, before it gets requests.
+        max_concurrency: Requests that a replica gets at a time.
+        timeout_s: Seconds that a request may take.
     """
 
     def __init__(
-        self, urls: Sequence[str], wire: Wire, *, api_key: str | None, max_concurrency: int, timeout_s: float
+        self,
+        clients: Mapping[str, httpx.AsyncClient],
+        wire: Wire,
+        bring_up: Action[object],
+        max_concurrency: int,
+        timeout_s: float,
     ) -> None:
-        self.on_rejoin: Action[object] | None = None
-        self.num_left_out = 0
-        self.all = [Replica(url, open_client(url, api_key, timeout_s)) for url in dict.fromkeys(urls)]
+        self.all = [Replica(*item) for item in clients.items()]
+        self._bring_up = bring_up
         self._wire = wire
         self._max_concurrency = max_concurrency
         self._timeout_s = timeout_s
@@ -103,36 +105,40 @@ class Replicas:
             replica = await self._until(lambda: self._choose(keys, tried))
             tried.add(replica)
             self.remember(prompt, replica)
-            replica.num_running += 1
-            try:
-                async with self._use(replica):
-                    yield replica
-            finally:
-                replica.num_running -= 1
+            async with self._use(replica):
+                yield replica
 
     async def each(self, action: Action[Result]) -> dict[str, Result]:
         """Run an action on all replicas that are up, and return the results by URL; see `EngineSource.each`."""
+        failures: list[EngineError] = []
+        for _ in range(_MOST_ROUNDS):
+            await self._until(lambda: self.up)
+            if done := await self._act(self.up, action, failures):
+                return done
+        raise failures[-1]
 
-        async def act(replica: Replica) -> Result:
-            async with self._use(replica):
-                return await action(self._wire, replica.client)
+    async def _act(
+        self, replicas: Sequence[Replica], action: Action[Result], failures: list[EngineError]
+    ) -> dict[str, Result]:
+        async def act(replica: Replica) -> None:
+            try:
+                async with self._use(replica):
+                    done[replica.url] = await action(self._wire, replica.client)
+            except EngineError as error:
+                if error.code not in TRANSIENT:
+                    raise
+                failures.append(error)
 
-        await self._until(lambda: self.up)
-        replicas = self.up
+        done: dict[str, Result] = {}
         self._num_acting += 1
         try:
-            results = await asyncio.gather(*map(act, replicas), return_exceptions=True)
+            errors = await asyncio.gather(*map(act, replicas), return_exceptions=True)
         finally:
             self._num_acting -= 1
             self._num_acted += 1
-        done = {}
-        for replica, result in zip(replicas, results, strict=True):
-            if not isinstance(result, BaseException):
-                done[replica.url] = result
-            elif getattr(result, "code", "") not in TRANSIENT:
-                raise result
-        if not done:
-            raise self._unreachable()
+        for error in errors:
+            if error is not None:
+                raise error
         return done
 
     async def _until(self, find: Callable[[], Result | None]) -> Result:
@@ -150,12 +156,12 @@ class Replicas:
     def _choose(self, keys: Sequence[int], tried: set[Replica]) -> Replica | None:
         """Return the replica that has most of a prompt, unless another has much less to do; None if all are full."""
         candidates = [one for one in self.up if one not in tried] or self.up
-        free = [one for one in candidates if one.num_running < self._max_concurrency]
+        free = [one for one in candidates if len(one.limits) < self._max_concurrency]
         if not free:
             return None
-        replica = min(free, key=lambda one: one.num_running)
+        replica = min(free, key=lambda one: len(one.limits))
         home = next((self._homes[key] for key in reversed(keys) if key in self._homes), replica)
-        return home if home in free and home.num_running <= replica.num_running + _MARGIN else replica
+        return home if home in free and len(home.limits) <= len(replica.limits) + _MARGIN else replica
 
     def remember(self, tokens: tuple[int, ...], replica: Replica) -> None:
         """Send requests whose prompts begin with tokens to the replica that has them, where it has time."""
@@ -171,6 +177,7 @@ class Replicas:
                 replica.limits.add(limit)
                 try:
                     yield
+                    replica.num_failed = 0
                 finally:
                     replica.limits.discard(limit)
         except (TimeoutError, httpx.HTTPError) as error:
@@ -189,54 +196,51 @@ class Replicas:
         replica.error = reason
         if replica.is_up:
             replica.is_up = False
-            self.num_left_out += 1
             replica.changed.set()
             _LOGGER.warning("the engine %s is left out until it answers again: %s", replica.url, reason)
 
     async def _watch(self, replica: Replica) -> None:
         """Check a replica again and again: leave it out where it does not answer, and let it join where it does."""
-        num_failed = 0
         while True:
             try:
                 async with asyncio.timeout(min(_CHECK_S, self._timeout_s)):
                     replica.facts = await self._wire.describe(replica.client)
-                num_failed = 0
+                replica.num_failed = 0
                 if not replica.is_up:
                     await self._join(replica)
             except Exception as error:  # whatever a check or the action meets, the replica is not used, and says why
-                num_failed += 1
+                replica.num_failed += 1
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 if not replica.is_up:
                     replica.error = reason
-                elif num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
+                elif replica.num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
                     self._leave_out(replica, reason)
                     for limit in replica.limits:
                         if not limit.expired():
                             limit.reschedule(asyncio.get_running_loop().time())
             replica.changed.clear()
-            pause_s = _PAUSE_S if replica.is_up else min(_POLL_S * 2 ** min(num_failed, 10), _PAUSE_S)
+            pause_s = _PAUSE_S if replica.is_up else min(_POLL_S * 2 ** min(replica.num_failed, 10), _PAUSE_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await replica.changed.wait()
 
     async def _join(self, replica: Replica) -> None:
-        """Let a replica join after `on_rejoin`, which is repeated where an action on the others came in between."""
+        """Bring a replica up to date, again where an action on the others came in between, and let it join."""
         num_acted = -1
         while num_acted != self._num_acted or self._num_acting:
             while self._num_acting:
                 await asyncio.sleep(_POLL_S)
             num_acted = self._num_acted
-            if self.on_rejoin is not None:
-                async with asyncio.timeout(self._timeout_s):
-                    await self.on_rejoin(self._wire, replica.client)
-        replica.is_up = True
+            async with asyncio.timeout(self._timeout_s):
+                await self._bring_up(self._wire, replica.client)
+        replica.is_up, replica.error = True, ""
         _LOGGER.info("the engine %s answers", replica.url)
 
     def _unreachable(self) -> EngineError:
         reasons = "; ".join(f"{one.url}: {one.error}" for one in self.all if not one.is_up)
         return EngineError(
-            f"the engine must answer, but for {self._timeout_s:g} s (engine.timeout_s) it did not ({reasons}); start "
-            "it again, or correct engine.urls",
+            f"the engine must answer within {self._timeout_s:g} s (engine.timeout_s), but it did not ({reasons}); "
+            "start it again, or correct engine.urls",
             code="engine_unreachable",
         )
 

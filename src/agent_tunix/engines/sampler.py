@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.errors import EngineError
 from agent_tunix.sampling.keys import derive_seed
 from agent_tunix.sampling.requests import TokenReply, TokenRequest, TokenSource
 from agent_tunix.sampling.sampler import Completions, Sampler, pad_prompts
@@ -132,16 +133,31 @@ class WaitingSource:
         self._source = source
         self._stop_ids = tuple(stop_ids)
         self._changed = threading.Condition()
+        self._failure: EngineError | None = None
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
         """Begin to continue a prompt; see `TokenSource`."""
         stop_ids = tuple(dict.fromkeys((*request.stop_ids, *self._stop_ids)))
-        return self._source.submit(replace(request, stop_ids=stop_ids), on_part)
+        future = self._source.submit(replace(request, stop_ids=stop_ids), on_part)
+        future.add_done_callback(self._keep_failure)
+        return future
+
+    def _keep_failure(self, future: Future[TokenReply]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, EngineError):
+            self._failure = error
+            self.wake()
 
     def serve_until(self, is_done: Callable[[], bool]) -> None:
-        """Wait for a condition, which `wake` looks at."""
+        """Wait for a condition, which `wake` looks at.
+
+        Raises:
+            EngineError: The engines failed, which agents would take for a fault of their own.
+        """
         with self._changed:
-            self._changed.wait_for(is_done)
+            self._changed.wait_for(lambda: self._failure is not None or is_done())
+        if self._failure is not None:
+            raise self._failure
 
     def wake(self) -> None:
         """Let `serve_until` look at its condition."""

@@ -19,7 +19,6 @@ from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.engines.devices import SAMPLING_DEVICES
-from agent_tunix.engines.gate import MOST_PROBE_TOKENS
 from agent_tunix.engines.processes import SamplingProcesses
 from agent_tunix.engines.source import EngineSource, make_wire
 from agent_tunix.engines.sync import ProcessGroup, WeightSync
@@ -32,6 +31,8 @@ from agent_tunix.sampling.sampler import BatchSampler, Completions
 from agent_tunix.sampling.token_choice import SamplingParams
 
 _LOGGER = logging.getLogger("agent_tunix.engines")
+# Seconds in which sampling processes must have loaded the model, at least.
+_START_S = 600.0
 # A text whose tokens tell tokenizers apart.
 _TEXT = "Ångström: 12 345,67 → naïve\n\tif x != 3.14: return ['日本', \"ok\"]"
 
@@ -82,7 +83,7 @@ class EngineSession:
         options = {
             "--adapter-directory": self._weights,
             "--dtype": config.model.dtype,
-            "--max-context": max(prompt_tokens(config) + episode_tokens(config), MOST_PROBE_TOKENS),
+            "--max-context": prompt_tokens(config) + episode_tokens(config),
             "--places": min(engine.max_concurrency, -(-num_rows // engine.num_processes)),
         }
         self._weights.mkdir(parents=True, exist_ok=True)
@@ -114,7 +115,7 @@ class EngineSession:
         """
         engine, wire = self._config.engine, make_wire(self._config.engine.name, policy.config.vocab_size)
         urls = self._processes.from_first(
-            lambda: list(engine.urls) if self._started is None else self._started.urls(engine.timeout_s)
+            lambda: list(engine.urls) if self._started is None else self._started.urls(max(engine.timeout_s, _START_S))
         )
         self._source = self._resources.enter_context(
             EngineSource(
@@ -178,11 +179,11 @@ class EngineSession:
 
     # --- sampling --------------------------------------------------------------------------------------------------
 
-    def sampler(self, make: Callable[[TokenSource], BatchSampler]) -> "SyncedSampler":
+    def sampler(self, make: Callable[..., BatchSampler]) -> "SyncedSampler":
         """Return a sampler from the engines.
 
         Args:
-            make: Makes it from a source of tokens.
+            make: Makes it from a source of tokens; with `alone=True`, one that other processes do not share.
         """
         return SyncedSampler(self, make)
 
@@ -197,8 +198,11 @@ class EngineSession:
         for future in list(self._in_flight):
             future.cancel()
 
-    def follow(self) -> str:
-        """Bring the engines up to the policy's weights, if they changed, and return the name of their model.
+    def follow(self) -> str | None:
+        """Bring the engines up to the policy's weights, if they changed.
+
+        Returns:
+            The name of the adapter with these weights; None if they are those of the model itself.
 
         Raises:
             EngineError: They do not take the weights, or do not sample from them.
@@ -207,7 +211,7 @@ class EngineSession:
         report = self._sync.sync(self._num_updates())
         if report is not before:
             self._of_sync = dict(report.metrics)
-        return report.model
+        return report.model if self._config.model.lora_rank > 0 else None
 
     def count(self, completions: Completions, seconds: float) -> None:
         """Count a batch that was sampled."""
@@ -238,10 +242,10 @@ class SyncedSampler:
 
     Args:
         session: The engines.
-        make: Makes the sampler from a source of tokens.
+        make: Makes the sampler from a source of tokens; with `alone=True`, one that other processes do not share.
     """
 
-    def __init__(self, session: EngineSession, make: Callable[[TokenSource], BatchSampler]) -> None:
+    def __init__(self, session: EngineSession, make: Callable[..., BatchSampler]) -> None:
         self._session = session
         self._make = make
         self._sampler = make(session)
@@ -266,15 +270,22 @@ class SyncedSampler:
         )
 
     def bound(self) -> BatchSampler:
-        """Bring the engines up to the current weights, and return a sampler from these, whatever follows them."""
+        """Bring the engines up to the current weights, and return a sampler from these, whatever follows them.
+
+        All processes of a run call this together, and the sampler is for one of them alone.
+        """
         source = _BoundSource(self._session, self._session.follow())
-        return MeasuredSampler(self._session, self._make(source))
+        return MeasuredSampler(self._session, self._make(source, alone=True))
+
+    def cancel(self) -> None:
+        """Cancel all requests that are being answered; their samplings raise CancelledError."""
+        self._session.cancel()
 
 
 class _BoundSource:
-    """A source whose requests name a model."""
+    """A source whose requests name a model, unless it is None."""
 
-    def __init__(self, source: TokenSource, model: str) -> None:
+    def __init__(self, source: TokenSource, model: str | None) -> None:
         self._source = source
         self._model = model
 
@@ -303,5 +314,5 @@ class MeasuredSampler:
 
 async def _tokenize(wire: Wire, client: httpx.AsyncClient) -> list[int] | None:
     """Return the tokens of a text; None if the engine has no such route."""
-    answer = await client.post("/tokenize", json={"prompt": _TEXT, "add_special_tokens": False})
+    answer = await client.post("/tokenize", json={"prompt": _TEXT})
     return list(answer.json()["tokens"]) if answer.status_code == httpx.codes.OK else None

@@ -25,6 +25,7 @@ class SglangWire(HttpWire):
     kind: ClassVar[str] = "sglang"
     _version_path = "/server_info"
     _adapters_path = ""
+    base_model = ""  # once an engine has told it
 
     async def describe(self, client: httpx.AsyncClient) -> EngineFacts:
         """Return what the engine tells of itself, once it is ready."""

@@ -13,13 +13,14 @@ from agent_tunix.errors import ConfigError, EngineError
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 try:
-    import httpx  # noqa: F401
+    import httpx
     import tenacity
 except ImportError as _error:
     raise ConfigError(
         f"{_error}; an engine requires httpx and tenacity: pip install 'agent_tunix[engines]'", code="missing_package"
     ) from _error
 
+from agent_tunix.engines.http import open_client
 from agent_tunix.engines.own import OwnWire
 from agent_tunix.engines.replicas import TRANSIENT, Action, Replica, Replicas
 from agent_tunix.engines.replies import UNKNOWN_VERSION
@@ -36,17 +37,14 @@ def make_wire(kind: str, vocab_size: int | None = None) -> Wire:
     return {wire.kind: wire for wire in (VllmWire, SglangWire, OwnWire)}[kind](vocab_size)
 
 
-@dataclass(frozen=True)
+@dataclass
 class EngineCounts:
-    """The work of an engine since its source was made, but for the last two."""
+    """The work of an engine since its source was made."""
 
     requests: int = 0  # that were answered
     tokens: int = 0  # of the replies
     retries: int = 0  # times that a request was sent again
     context_cut: int = 0  # replies that ended at the engine's context, before the tokens that were asked for
-    left_out: int = 0  # times that a replica was left out
-    running: int = 0  # requests that replicas answer now
-    up: int = 0  # replicas that get requests now
 
 
 class EngineSource(Closing):
@@ -62,6 +60,8 @@ class EngineSource(Closing):
 
     Attributes:
         base_model: Name of the model that the replicas serve, known after `wait_until_ready`.
+        counts: The work of the engine so far.
+        on_rejoin: Action on each replica that was not there, before it gets requests. After an error it stays out.
 
     Raises:
         ConfigError: A URL cannot be used, or a package is missing.
@@ -81,14 +81,17 @@ class EngineSource(Closing):
         self._wire = wire
         self._timeout_s = timeout_s
         self._max_retries = max_retries
-        self._replicas = Replicas(urls, wire, api_key=api_key, max_concurrency=max_concurrency, timeout_s=timeout_s)
+        self.counts = EngineCounts()
+        self.on_rejoin: Action[object] | None = None
+        clients = {url: open_client(url, api_key, timeout_s) for url in urls}
+        self._replicas = Replicas(clients, wire, self._bring_up, max_concurrency, timeout_s)
         self._followed: tuple[int, str | None] = (0, None)
         self._versions: dict[str, int] = {}
-        self._counts = EngineCounts()
         self._lock = threading.Lock()
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="engine-source", daemon=True)
         self._thread.start()
 
@@ -136,22 +139,6 @@ class EngineSource(Closing):
             )
         return facts
 
-    @property
-    def on_rejoin(self) -> Action[object] | None:
-        """An action on each replica that was not there, before it gets requests. After an error it stays out."""
-        return self._replicas.on_rejoin
-
-    @on_rejoin.setter
-    def on_rejoin(self, action: Action[object] | None) -> None:
-        self._replicas.on_rejoin = action
-
-    @property
-    def counts(self) -> EngineCounts:
-        """The work of the engine so far."""
-        replicas = self._replicas
-        running = sum(one.num_running for one in replicas.all)
-        return dataclasses.replace(self._counts, left_out=replicas.num_left_out, running=running, up=len(replicas.up))
-
     def close(self) -> None:
         """Cancel all requests, close the connections and end the thread."""
         with self._lock:
@@ -167,12 +154,11 @@ class EngineSource(Closing):
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        watcher = asyncio.create_task(self._replicas.watch())
+        self._tasks.add(asyncio.create_task(self._replicas.watch()))
         await self._stop.wait()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
+        for task in self._tasks:  # those that they have started end with them
             task.cancel()
-        await asyncio.wait({*tasks, watcher})
+        await asyncio.wait(self._tasks)
         for replica in self._replicas.all:
             await replica.client.aclose()
 
@@ -181,7 +167,16 @@ class EngineSource(Closing):
             if self._is_closed:
                 work.close()
                 raise EngineError("the source of an engine must be open, but it was closed", code="closed")
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(self._do(work), self._loop)
+
+    async def _do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
 
     async def _answer(
         self, request: TokenRequest, model: str | None, version: int, on_part: Callable[[TokenReply], None] | None
@@ -190,14 +185,9 @@ class EngineSource(Closing):
         # An engine that has too many requests has not failed.
         busy = self._retrying({"engine_busy"}, tenacity.stop_after_delay(self._timeout_s))
         reply: TokenReply = await failures(busy, self._sample, request, model, version, set())
-        counts = self._counts
-        self._counts = dataclasses.replace(
-            counts,
-            requests=counts.requests + 1,
-            tokens=counts.tokens + len(reply.tokens),
-            context_cut=counts.context_cut
-            + (reply.finish_reason == "length" and len(reply.tokens) < request.max_tokens),
-        )
+        self.counts.requests += 1
+        self.counts.tokens += len(reply.tokens)
+        self.counts.context_cut += reply.finish_reason == "length" and len(reply.tokens) < request.max_tokens
         if on_part is not None:
             on_part(reply)
         return reply
@@ -213,7 +203,11 @@ class EngineSource(Closing):
         )
 
     def _count_retry(self, state: tenacity.RetryCallState) -> None:
-        self._counts = dataclasses.replace(self._counts, retries=self._counts.retries + 1)
+        self.counts.retries += 1
+
+    async def _bring_up(self, wire: Wire, client: httpx.AsyncClient) -> None:
+        if self.on_rejoin is not None:
+            await self.on_rejoin(wire, client)
 
     async def _sample(self, request: TokenRequest, model: str | None, version: int, tried: set[Replica]) -> TokenReply:
         async with self._replicas.one(request.prompt, tried) as replica:

@@ -8,6 +8,7 @@ The adapter is stored in float32. All weights are stored in float32 for engines 
 else in the type that the trainer computes in. An engine that computes in bfloat16 rounds them.
 """
 
+import asyncio
 import logging
 import secrets
 import shutil
@@ -24,7 +25,7 @@ import numpy as np
 
 from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
-from agent_tunix.engines.gate import MOST_PROBE_TOKENS, Check, Gate, ProbeScorer, ReplicaScores
+from agent_tunix.engines.gate import MOST_PROBE_TOKENS, Check, ProbeScorer, ReplicaScores, SyncGate
 from agent_tunix.engines.source import EngineSource
 from agent_tunix.engines.wire import Wire
 from agent_tunix.errors import EngineError
@@ -36,6 +37,7 @@ _LOGGER = logging.getLogger("agent_tunix.engines")
 # Tokens of the probe's prompt, of the continuation that the engine samples once, and of the reply at each sync. They
 # are fewer where the engine's context may be as short as the run's.
 _PROMPT_TOKENS, _CONTINUATION_TOKENS, _REPLY_TOKENS = 64, 48, 16
+_UNLOAD_S = 10.0
 Value = TypeVar("Value")
 
 
@@ -128,8 +130,11 @@ class WeightSync:
         self._rest = context - len(self._prompt)
         self._probe = [*self._prompt, *processes.from_first(self._draw_continuation)]
         self._scorer = ProbeScorer(policy, MOST_PROBE_TOKENS)
-        self._gate = Gate(self._scorer.score(self._probe))
+        self._gate = SyncGate(self._scorer.score(self._probe))
         source.on_rejoin = self._catch_up
+        if config.engine.adapter_directory is None and processes.is_first:
+            for left in directory.glob("*policy-*"):  # by a process of this run that was killed
+                shutil.rmtree(left, ignore_errors=True)
 
     def _draw_continuation(self) -> list[int]:
         request = TokenRequest(self._prompt, min(_CONTINUATION_TOKENS, self._rest), seed=0)
@@ -183,7 +188,7 @@ class WeightSync:
                 partial.mkdir(parents=True)
             if self._has_adapter:
                 base = model.path or str(self._model_directory)
-                write_adapter(self._policy, self._model_directory, target, model.lora_alpha, base)
+                write_adapter(self._policy, self._model_directory, target, model.lora_alpha, base, has_tokenizer=False)
             else:
                 dtype = jnp.dtype("float32") if config.engine.name == "agent_tunix" else None
                 write_merged(self._policy, self._model_directory, target, model.lora_alpha, dtype)
@@ -198,15 +203,21 @@ class WeightSync:
 
     def _forget(self, num_kept: int) -> None:
         """Unload and remove all but the newest names. Their requests have ended, or end where they are."""
-        while len(self._loaded) > num_kept:
-            name = self._loaded.popleft()
-            if not self._processes.is_first:
-                continue
-            if self._has_adapter:
-                try:
-                    self._source.each(lambda wire, client, name=name: wire.unload_adapter(client, name))  # type: ignore[misc]
-                except (EngineError, httpx.HTTPError) as error:
-                    _LOGGER.warning("the adapter %s could not be unloaded: %s", name, error)
+        names = [self._loaded.popleft() for _ in range(len(self._loaded) - num_kept)]
+
+        async def unload(wire: Wire, client: httpx.AsyncClient) -> None:
+            async with asyncio.timeout(_UNLOAD_S):
+                for name in names:
+                    await wire.unload_adapter(client, name)
+
+        if not names or not self._processes.is_first:
+            return
+        if self._has_adapter and self._source.counts.up:
+            try:
+                self._source.each(unload)
+            except EngineError as error:
+                _LOGGER.warning("%s could not be unloaded: %s", ", ".join(names), error)
+        for name in names:
             shutil.rmtree(self._directory / name, ignore_errors=True)
 
     # --- speaking --------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class VllmWire(HttpWire):
         if request.seed is not None:
             body["seed"] = (request.seed + _SEEDS // 2) % _SEEDS - _SEEDS // 2
         answer, choice = await self._complete(client, model, request.prompt, body)
+        version = str(answer.get("system_fingerprint")).removeprefix("version-")  # as agent_tunix tells it
         with reading(client):
             return make_reply(
                 request,
@@ -57,7 +58,7 @@ class VllmWire(HttpWire):
                 choice["logprobs"]["token_logprobs"],
                 choice["finish_reason"],
                 self.vocab_size,
-                version=self._version_of(answer),
+                version=int(version) if version.isdecimal() else UNKNOWN_VERSION,
                 num_cached=((answer.get("usage") or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
             )
 
@@ -90,9 +91,6 @@ class VllmWire(HttpWire):
             (choice,) = answer["choices"]
             check_prompt(prompt, choice["prompt_token_ids"])
             return answer, choice
-
-    def _version_of(self, answer: dict[str, Any]) -> int:
-        return UNKNOWN_VERSION
 
     async def load_weights(self, client: httpx.AsyncClient, directory: Path, version: int) -> None:
         """Let the engine read all weights, and drop what it has cached. Requests that it answers end before."""

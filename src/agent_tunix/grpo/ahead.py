@@ -4,8 +4,8 @@ With `engine.max_staleness` = K, step s trains on completions of the weights aft
 lag is fixed, so that a run can be repeated. At the start of step s, everything up to step s + K may be sampled with
 weights that exist, and step s + K is sampled with those after step s − 1. K = 0 is the order of a run without a lag.
 
-    trainer    | wait 1 | update 1 | update 2 | update 3 | …         K = 1
-    engine     | sample 1, 2 | sample 3 | sample 4 | …               3 with the weights after step 1, 4 after step 2
+    trainer | wait     | update 1 | update 2 | update 3 |
+    engine  | sample 1 | sample 2 | sample 3 | sample 4 |        K = 1; step 3 with the weights after step 1
 
 A step takes as long as the longer of sampling and update. Where the engine has all weights in one set, it can serve no
 older ones after it has read new ones. What is being sampled then ends before (`settle`), and the sampling of step s + K
@@ -14,7 +14,7 @@ stay on the engine beside one another, so that K steps can be sampled at once.
 
 Completions of earlier weights train off-policy. With one update a step, the importance ratio of the loss is relative to
 the policy before that update, and `grpo.sampler_correction` weighs by trainer / sampler; with several, the ratio is
-relative to the sampler itself, as in PPO.
+relative to the sampler itself, as in PPO. The KL penalty and other terms stay unweighted means over what was sampled.
 """
 
 import contextlib
@@ -34,6 +34,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.data.step_batches import Batches
 from agent_tunix.engines.stored_completions import from_bytes, to_bytes
+from agent_tunix.errors import ConfigError
 from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import BatchSampler, Completions
 from agent_tunix.sampling.token_choice import SamplingParams
@@ -107,11 +108,20 @@ class SamplingAhead:
         batches: Prompts of each step.
         processes: Processes of the run, as `distributed.here()` returns them.
 
+    Raises:
+        ConfigError: Several processes share environments, which answer only when all of them wait for it.
+
     Attributes:
         num_waiting: Steps that were sampled and waited when the newest step began.
     """
 
     def __init__(self, config: Config, sampler: VersionedSampler, batches: Batches, processes: _Processes) -> None:
+        if processes.count > 1 and has_environment(config):
+            raise ConfigError(
+                f"engine.max_staleness={config.engine.max_staleness} must be 0 with an environment in a run of several "
+                "processes; set it to 0, or train in one process",
+                code="invalid_engine",
+            )
         self._config = config
         self._lag = config.engine.max_staleness
         self._sampler = sampler

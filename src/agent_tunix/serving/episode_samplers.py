@@ -17,11 +17,20 @@ _CALLS_OF_AGENT = 32  # calls of one agent that may wait at once
 
 
 def make_engine_sampler(
-    config: Config, sampler: Sampler, host: EpisodeHost | None, tokenizer: Tokenizer, source: TokenSource
+    config: Config,
+    sampler: Sampler,
+    host: EpisodeHost | None,
+    tokenizer: Tokenizer,
+    source: TokenSource,
+    *,
+    alone: bool = False,
 ) -> BatchSampler:
-    """Return the sampler of a run's completions or episodes whose tokens come from engines; see below."""
+    """Return the sampler of a run's completions or episodes whose tokens come from engines; see below.
+
+    With `alone`, completions of one turn are not shared with the other processes of the run.
+    """
     episodes = make_episode_sampler(config, sampler, host, tokenizer, source)
-    return episodes or EngineSampler(source, sampler, here().from_first)
+    return episodes or EngineSampler(source, sampler, None if alone else here().from_first)
 
 
 def make_episode_sampler(

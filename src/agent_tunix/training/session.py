@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.engines.mismatch import MismatchLimit
 from agent_tunix.errors import (
     DataError,
     EngineError,
@@ -131,6 +132,7 @@ class RunSession:
         profiled = replace(self._config, profile=self._config.profile and opened.processes.is_first)
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
+        self._mismatch = MismatchLimit(self._config.engine)
         self._callbacks = Callbacks(callbacks, opened.paths.root, self.max_steps)
         self._has_callbacks = bool(callbacks)
         self._took_steps = False
@@ -227,6 +229,8 @@ class RunSession:
         except (RewardFailureRateError, RewardError) as error:
             raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step, 'reward')}") from error
         except (DataError, EngineError) as error:
+            if isinstance(error, EngineError):
+                self._cancel_ahead()
             raise type(error)(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
         self._took_steps = True
 
@@ -236,6 +240,7 @@ class RunSession:
         Raises:
             NonFiniteUpdateError: An update was not finite; a checkpoint was saved.
             RewardFailureRateError: The reward failed in the evaluation; a checkpoint was saved.
+            EngineError: What sampling and training disagree by is above its limit; a checkpoint was saved.
         """
         training = self._config.training
         self._tell_edits()
@@ -252,9 +257,12 @@ class RunSession:
         evaluation = self._evaluate(step, row, result) if is_judged else NO_METRICS
         row |= evaluation
         self._out_of_time = self._find_time_is_up(step)
+        if self._out_of_time:
+            self._cancel_ahead()
         # The run that continues takes no such evaluation, so nothing that goes on may depend on it.
         extra = self._evaluate(step, row, result) if self._out_of_time and not is_judged else NO_METRICS
         is_best = self._record(step, row, result, extra, judged=is_judged)
+        self._stop_if_mismatched(step, row)
         if is_best or is_last or self._out_of_time or is_due(step, training.save_interval_steps):
             self._save(step, has_extra=bool(extra))
         if is_best:
@@ -299,6 +307,8 @@ class RunSession:
         """
         self._opened.attempt.begin()
         context = describe_run(self._validated, self.max_steps)
+        for row in stored_rows(self._paths):
+            self._mismatch.observe(row)
         made_of = self._mixture, self.fingerprint, self._components
         if self._start.has_steps_left or not self._paths.config.exists():
             record_start(self._config, context, self._paths, self._method, *made_of, self._opened.continued)
@@ -401,6 +411,8 @@ class RunSession:
             except (EngineError, RewardError) as error:
                 if row is not None:
                     self._record(step, row, result, judged=False)
+                if isinstance(error, EngineError):
+                    self._cancel_ahead()
                 text = f"{error}\n{self._save_for_resuming(step)}"
                 if isinstance(error, EngineError):
                     raise EngineError(text, code=error.code) from error
@@ -440,7 +452,7 @@ class RunSession:
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._save_for_resuming(step)}", number)
 
     def _cancel_ahead(self) -> None:
-        # A run that is asked to stop has no time to wait for the completions of later steps.
+        # A run that must stop has no time to wait for the completions of later steps, or no engine that samples them.
         if ahead := self._components.ahead:
             ahead.cancel()
 
@@ -452,6 +464,12 @@ class RunSession:
             "not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or check for extreme "
             f"rewards. {self._save_for_resuming(reached)}"
         )
+
+    def _stop_if_mismatched(self, step: int, row: Mapping[str, Any]) -> None:
+        if self._config.engine.name == "none":
+            return
+        if reason := self._processes.from_first(lambda: self._mismatch.observe(row)):
+            raise EngineError(f"step {step}: {reason}. {self._save_for_resuming(step)}", code="engine_mismatch")
 
     def _list_paths(self) -> dict[str, Path | str]:
         paths: dict[str, Path | str] = {

@@ -55,7 +55,7 @@ def dominated(step: int) -> Row:
 
 
 def sampled_elsewhere(step: int, **metrics: Any) -> Row:
-    healthy = {"tokens_per_s": 900.0, "context_cut": 0, "probe_difference": 0.01, "probe_share": 1.0}
+    healthy = {"tokens_per_s": 900.0, "context_cut": 0}
     engine = {f"engine__{name}": value for name, value in healthy.items()}
     return make_row(step, **engine | {"policy__sampler_mismatch_kl": 1e-3} | metrics)
 
@@ -119,7 +119,6 @@ SICK: dict[str, tuple[list[Row], Any]] = {
         make_rows(6, lambda step: sampled_elsewhere(step, policy__sampler_mismatch_kl=1e-3 if step < 4 else 0.1)),
         "math",
     ),
-    "engine_unproven": (make_rows(20, lambda step: sampled_elsewhere(step, engine__probe_share=None)), "math"),
     "engine_context": (make_rows(2, lambda step: sampled_elsewhere(step, engine__context_cut=3)), "math"),
     "calls_rewarded": (make_rows(12, paid_calls), MIXTURE),
     "verifier_errors": (steady(3, rewards__outcomes__scored=64, rewards__outcomes__error=64), "math"),

@@ -34,7 +34,6 @@ WITHOUT_EDITS = (
     "tool_always_fails (search)",
     "agent_forks",
     "engine_mismatch",
-    "engine_unproven",
     "engine_context",
 )
 

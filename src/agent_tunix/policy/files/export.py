@@ -72,7 +72,14 @@ def write_merged(
 
 
 def write_adapter(
-    policy: Decoder, source: Path, directory: Path | None, alpha: float, base_model: str, revision: str | None = None
+    policy: Decoder,
+    source: Path,
+    directory: Path | None,
+    alpha: float,
+    base_model: str,
+    revision: str | None = None,
+    *,
+    has_tokenizer: bool = True,
 ) -> None:
     """Write a directory that PEFT loads: the adapter's matrices in float32, its configuration, the tokenizer.
 
@@ -83,6 +90,7 @@ def write_adapter(
         alpha: LoRA alpha. The adapter's output is multiplied by alpha / rank.
         base_model: Name of the repository, or path, from which PEFT loads the base model.
         revision: Revision of the repository; None for the latest.
+        has_tokenizer: False to leave out the tokenizer, which the base model's directory has too.
 
     Raises:
         ModelError: The policy has no adapter.
@@ -117,7 +125,8 @@ def write_adapter(
             "target_modules": _target_modules(pairs, policy),
         },
     )
-    _copy_others(source, directory)
+    if has_tokenizer:
+        _copy_others(source, directory)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -10,8 +10,6 @@ MISMATCH_GROWTH = 3.0
 """Factor over the first disagreement from which on it is worth a look; `engine.mismatch_limit` stops the run."""
 LEAST_MISMATCH = 1e-4
 """Smallest disagreement that counts, in nats a token."""
-UNPROVEN_SYNCS = 20
-"""Syncs in a row after each of which the policy had moved too little to tell if the engine follows."""
 
 
 class EngineMismatch(Detector):
@@ -40,30 +38,6 @@ class EngineMismatch(Detector):
             "from the base model or from earlier weights, or compute in another type",
             evidence={"policy/sampler_mismatch_kl": mismatch, "policy/sampler_mismatch_kl at first": self._first},
         )
-
-
-class EngineUnproven(Detector):
-    """Detector of engines of which it is not known if they follow the policy."""
-
-    names = ("engine_unproven",)
-
-    def __init__(self, context: RunContext) -> None:
-        super().__init__(context)
-        self._num_unproven = 0
-
-    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
-        if number(row, "engine/probe_difference") is None:
-            return
-        self._num_unproven = 0 if number(row, "engine/probe_share") is not None else self._num_unproven + 1
-        if self._num_unproven >= UNPROVEN_SYNCS:
-            yield Detection(
-                "engine_unproven",
-                Severity.INFO,
-                float(self._num_unproven),
-                f"after each of the last {self._num_unproven} syncs the policy had moved too little, against the "
-                "rounding of the engine, to tell if the engine follows it",
-                evidence={"engine/probe_difference": number(row, "engine/probe_difference") or 0.0},
-            )
 
 
 class EngineContext(Detector):

@@ -8,7 +8,7 @@ from agent_tunix.workbench.diagnosis.agents import AgentForks
 from agent_tunix.workbench.diagnosis.components import Dominance, Gates, Schedules
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, number
-from agent_tunix.workbench.diagnosis.engines import EngineContext, EngineMismatch, EngineUnproven
+from agent_tunix.workbench.diagnosis.engines import EngineContext, EngineMismatch
 from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, LimitedEpisodes, ToolUse
 from agent_tunix.workbench.diagnosis.findings import ALWAYS, Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
@@ -33,7 +33,6 @@ DETECTORS: tuple[type[Detector], ...] = (
     LimitedEpisodes,
     AgentForks,
     EngineMismatch,
-    EngineUnproven,
     EngineContext,
     KlRunaway,
     SamplerMasked,
