@@ -237,7 +237,7 @@ def test_a_component_that_does_not_apply_is_neutral_at_every_turn() -> None:
     none = Score.failed(Outcome.NOT_APPLICABLE, "no reference")
     steps = [of_turns(0.0, 1.0, 0.0), none, of_turns(1.0, 1.0, 1.0), of_turns(0.5, 0.0, 1.0)]
     final = [Score(value) for value in (0.0, 0.0, 0.0, 1.0)]
-    both = {"steps": (steps, 1.0, {}), "final": (final, 1.0, {})}
+    both: Components = {"steps": (steps, 1.0, {}), "final": (final, 1.0, {})}
     actual = advantages(both, samples, Credit("turn", 0.9), "none")
     alone = advantages({"final": (final, 1.0, {})}, samples, Credit("turn", 0.9), "none")
     np.testing.assert_allclose(actual[1], alone[1])
