@@ -570,6 +570,24 @@ def prove_agent_calculator(seed: int) -> dict[str, Any]:
     return seen
 
 
+def prove_engine_kills() -> dict[str, Any]:
+    """Prove that a run goes on as before where one of its two sampling processes is killed."""
+    return _asserting(functools.partial(_load("scripts.prove_engine_kills").prove_kills, 10))
+
+
+def prove_ahead_learns(seed: int) -> dict[str, Any]:
+    """Prove that the main job learns with K = 1, 2 and 4, sampled by an engine in another process."""
+    engine = ("engine=agent_tunix", "engine.num_processes=1")
+    return {f"K = {lag}": prove_learning(seed, *engine, f"engine.max_staleness={lag}") for lag in (1, 2, 4)}
+
+
+def prove_ahead(name: str, *arguments: Any) -> dict[str, Any]:
+    """Run one of the proofs of `tests/training/ahead_runs.py`, in a directory of its own."""
+    proof = getattr(_load("tests.training.ahead_runs"), name)
+    with tempfile.TemporaryDirectory() as directory:
+        return _asserting(lambda: proof(Path(directory), *arguments))
+
+
 def prove_real_model(arguments: argparse.Namespace, overrides: tuple[str, ...]) -> dict[str, Any]:
     """Compare a pretrained model with transformers, train it, and time its steps and TRL's."""
     proof = _load("scripts.prove_real_model")
@@ -617,6 +635,10 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
     "processes": prove_processes,
     "agents: 1,000 rollouts with faults": prove_agents,
     "agents: ten kills": functools.partial(prove_kills, 1, 10, 12, 0, "environment=agent_calculator"),
+    "engines: ten kills of a replica": prove_engine_kills,
+    "sampling ahead: length of a step": functools.partial(prove_ahead, "prove_length_of_steps"),
+    **{f"sampling ahead: ten kills, K = {lag}": functools.partial(prove_ahead, "prove_kills", lag) for lag in (1, 2)},
+    **{f"sampling ahead: learning, seed {seed}": functools.partial(prove_ahead_learns, seed) for seed in range(3)},
     **{f"agent calculator, seed {seed}": functools.partial(prove_agent_calculator, seed) for seed in range(3)},
 }
 

@@ -7,7 +7,6 @@ import pytest
 from agent_tunix.api.objects import Objects
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.schema import Config
-from agent_tunix.environments.agents import OWN_AGENTS
 from agent_tunix.environments.builtin.calculator import calculator as builtin_calculator
 from agent_tunix.environments.registry import get_registered, register_tool
 from agent_tunix.errors import InvalidEnvironmentError, RewardError
@@ -85,7 +84,7 @@ def test_an_agent_is_named() -> None:
 
     config = Objects(agent=solve).named_in(compose_overrides(["environment.agent.command=x"]))
     assert (config.environment.agent.function, config.environment.agent.command) == ("solve", None)
-    assert OWN_AGENTS.find("solve") is solve
+    assert get_registered("solve", is_agent=True).definition is solve
     with pytest.raises(InvalidEnvironmentError):
         Objects(agent=3).named_in(Config())
 

@@ -171,7 +171,7 @@ def test_several_problems_are_reported_together() -> None:
             {"sampler_correction": "sequence", "num_iterations": 2},
             "set grpo.sampler_correction=none, or a mask: icepop, sequence_mask, geometric_mask",
         ),
-        ({"sampler_correction_floor": 0.5}, "not none; remove it, or choose one of them"),
+        ({"sampler_correction_floor": 0.5}, "not auto; remove it, or choose one of them"),
         ({"sampler_correction": "token", "sampler_correction_floor": 0.5}, "not token; remove it"),
         ({"sampler_correction": "icepop", "sampler_correction_cap": 0.4}, "0.5 is not below 0.4; set both"),
         ({"loss": "dppo_tv", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=dppo_tv"),
@@ -186,6 +186,13 @@ def test_settings_of_an_algorithm_that_contradict_each_other(settings: dict[str,
     message = refusal_of(config_with(**{f"grpo__{name}": value for name, value in settings.items()}))
     assert "\n" not in message
     assert remedy in message
+
+
+@pytest.mark.parametrize("settings", [{"grpo__dynamic_sampling_rounds": 2}, {"data__sampling": "pass_rate"}])
+def test_nothing_is_sampled_ahead_that_depends_on_results(settings: dict[str, Any]) -> None:
+    message = refusal_of(config_with(**settings, engine__max_staleness=1))
+    assert "engine.max_staleness must be 0 with" in message
+    assert next(iter(settings)).replace("__", ".") in message
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,13 @@ from agent_tunix.policy.files.location import parse_location
 CONF = find_conf_directory()
 CHOICES = sorted(file.relative_to(CONF).with_suffix("").as_posix() for file in CONF.glob("*/*.yaml"))
 # What a choice leaves to the user, as its error says.
-REQUIRED = {"model/qwen3": ["model.path=DIR"], "data/gsm8k": ["data.path=DIR"]}
+REQUIRED = {
+    "model/qwen3": ["model.path=DIR"],
+    "data/gsm8k": ["data.path=DIR"],
+    "engine/vllm": ["engine.urls=[http://localhost:8000]"],
+    "engine/sglang": ["engine.urls=[http://localhost:30000]"],
+    "engine/agent_tunix": ["engine.num_processes=1"],
+}
 # Choices of a model that lies on no hub.
 UNNAMED = {"model/qwen3", "model/tiny", "model/tiny_tools"}
 

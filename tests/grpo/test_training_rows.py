@@ -17,9 +17,9 @@ from agent_tunix.grpo.micro_batches import make_loss_inputs, place_micro_batches
 from agent_tunix.grpo.training_rows import divide_rows, training_rows
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.sampling.sampler import Completions
-from agent_tunix.serving.calls import RecordedCall, TokenRow
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.completions import completions_of
-from agent_tunix.serving.rows import make_rows
+from agent_tunix.serving.rows import TokenRow, make_rows
 from tests.serving.agents_at_random import run_agent
 from tests.training.test_logps import assert_close, gradients, model
 

@@ -16,6 +16,7 @@ import pytest
 from tests.small_run import NUM_STEPS, SMALL_RUN
 from tests.test_docs import PAGES, first_value, read_blocks, shell_commands
 
+from agent_tunix.config.adapter_ranks import adapter_rank_problems
 from agent_tunix.config.checks import micro_batch_size
 from agent_tunix.config.compose import compose_overrides
 from agent_tunix.config.mesh_shape import read_mesh_shape
@@ -29,7 +30,7 @@ from agent_tunix.tracking import read_rows
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "examples" / "launch"
 # Programs of other hosts. The launchers run what they are given here; `agent-tunix` writes its arguments to a file.
-LAUNCHER = 'while [ "$1" != agent-tunix ]; do shift; done; "$@"'
+LAUNCHER = 'until [[ $1 == agent-tunix || $1 == bash ]]; do shift; done; "$@"'
 CLOUD = (
     "for word; do case $word in"
     ' --command=*"agent-tunix train"*) eval "agent-tunix train${word##*agent-tunix train}" ;; esac; done'
@@ -38,23 +39,31 @@ TELL = 'printf \'%s\\0\' "$@" > "$OUT/$$"'
 PROGRAMS = {
     "agent-tunix": TELL,
     "python": TELL,
-    "sbatch": 'while [[ $1 == --* ]]; do shift; done; SLURM_SUBMIT_DIR=/shared SLURM_JOB_ID=1 bash "$@"',
+    "sbatch": "export SLURM_SUBMIT_DIR=$PWD SLURM_JOB_ID=1 SLURM_JOB_NODELIST=all;"
+    ' while [[ $1 == --* ]]; do shift; done; bash "$@"',
     "ssh": 'bash -c "$2"',
     "mpirun": LAUNCHER,
     "srun": LAUNCHER,
     "gcloud": CLOUD,
     "xpk": CLOUD,
     "shell": 'bash -c "$2"',
+    "scontrol": "printf 'host0\\nhost1\\n'",
+    # It waits for its end, as a server does.
+    "vllm": 'printf \'%s\\0\' "$CUDA_VISIBLE_DEVICES" "$@" > "$OUT.$$"; sleep 60 & trap "kill $!" TERM; wait',
 }
 GKE = {"CLUSTER": "c", "PROJECT": "p", "ZONE": "z", "TPU_TYPE": "v5litepod-16", "IMAGE": "image"}
 
 
-def told_by(command: str, directory: Path, environment: dict[str, str]) -> list[list[str]]:
-    """The arguments of each program that a command of shell starts on the hosts, which are all this machine."""
+def told_by(command: str, directory: Path, environment: dict[str, str], waits_for: int = 0) -> list[list[str]]:
+    """The arguments of each program that a command of shell starts on the hosts, which are all this machine.
+
+    `agent-tunix` waits for so many servers.
+    """
     programs, out = directory / "programs", directory / "out"
     for made in (programs, out):
         made.mkdir()
-    for name, script in PROGRAMS.items():
+    wait = f'while [ $(ls -d "$OUT".* | wc -l) -lt {waits_for} ]; do sleep 0.01; done; ' if waits_for else ""
+    for name, script in (PROGRAMS | {"agent-tunix": wait + TELL}).items():
         (programs / name).write_text(f"#!/usr/bin/env bash\n{script}\n")
         (programs / name).chmod(0o755)
     path = f"{programs}:{os.environ['PATH']}"
@@ -100,6 +109,25 @@ def test_each_host_is_told_to_run_what_composes(
         assert {(one.num_processes, one.coordinator_address) for one in found} == {(2, "host0:29500")}
 
 
+@pytest.mark.parametrize("is_slurm", [True, False])
+@pytest.mark.parametrize("rank", [16, 0])
+def test_vllm_samples_on_another_host(is_slurm: bool, rank: int, tmp_path: Path) -> None:
+    place = {} if is_slurm else {"SAMPLER": "host1", "SSH": "shell"}
+    recipe = f"{'sbatch ' if is_slurm else ''}{RECIPES / 'vllm_hosts.sh'} model.lora_rank={rank}"
+    environment = {"MODEL": "some/model", "GPUS": "2", "RANK": str(rank), "RUN_DIRECTORY": str(tmp_path / "run")}
+    (words,) = told_by(recipe, tmp_path, environment | place, waits_for=2)
+    config = compose_overrides([word for word in words[1:] if not word.startswith("hydra.")])
+    assert config.engine.name == "vllm"
+    assert config.engine.urls == ["http://host1:8000", "http://host1:8001"]
+    assert config.engine.adapter_directory == str(tmp_path / "run" / "engine")
+    assert not list(adapter_rank_problems(config))
+    servers = sorted(file.read_text().split("\0")[:-1] for file in tmp_path.glob("out.*"))
+    assert [(server[0], server[-1]) for server in servers] == [("0", "8000"), ("1", "8001")]
+    assert all(("--enable-lora" in server) is bool(rank) for server in servers)
+    assert all({"some/model", "processed_logprobs"} <= set(server) for server in servers)
+    assert (tmp_path / "run" / "engine.key").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("recipe", sorted(file.name for file in RECIPES.iterdir()))
 def test_a_recipe_can_be_run(recipe: str) -> None:
     subprocess.run(["bash", "-n", str(RECIPES / recipe)], check=True)
@@ -110,6 +138,7 @@ def test_a_recipe_can_be_run(recipe: str) -> None:
 
 # The devices of a command, and those of a process: of a task of Slurm, of a rank, of a host, of a TPU host.
 DEVICES: dict[str, Callable[["re.Match[str]"], tuple[int, int]]] = {
+    r"vllm_hosts": lambda found: (8, 8),  # the other host samples
     r"nodes=(\d+)\b.*tasks.per.node=(\d+)": lambda found: (int(found[1]) * int(found[2]), 1),
     r"PROCESSES=(\d+)": lambda found: (int(found[1]), 1),
     r'HOSTS="([^"]*)"': lambda found: (8 * len(found[1].split()), 8),

@@ -79,6 +79,17 @@ def test_an_update_is_three_passes_and_two_through_frozen_matrices() -> None:
     )
 
 
+def test_with_an_engine_the_trainer_alone_is_planned() -> None:
+    config = make_config()
+    own = forecast_run(SMALL, config, Accelerator("device", 10**9, 1e12), ONE_DEVICE, 4)
+    config.engine.name = "vllm"
+    planned = forecast_run(SMALL, config, Accelerator("device", 10**9, 1e12), ONE_DEVICE, 4)
+    assert planned.memory.while_sampling == 0 < own.memory.while_sampling
+    assert planned.memory.held == own.memory.held
+    assert set(own.phases) - set(planned.phases) == {"prefill", "decode"}
+    assert planned.evaluation == {}
+
+
 def test_no_reference_is_counted_without_a_penalty() -> None:
     config = make_config()
     config.grpo.beta = 0.0

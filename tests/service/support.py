@@ -76,13 +76,6 @@ def serving(directory: Path, settings: ServiceSettings | None = None) -> Iterato
         yield server
 
 
-def connected_ports(server: Server) -> set[int]:
-    """From which ports there are connections to a server, as its own end of them has it."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    ends = [(row[1].partition(":")[2], row[2].partition(":")[2]) for row in rows]
-    return {int(remote, 16) for local, remote in ends if int(local, 16) == server.address[1]}
-
-
 def new_name() -> str:
     return f"function{next(_numbers)}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_tunix.service.threads import StoreCalls, WorkThreads
-from agent_tunix.store import Key, open_store
+from agent_tunix.store import open_store
 from agent_tunix.store.opening import Store
 from agent_tunix.web.problems import Problem
 
@@ -16,36 +16,6 @@ from agent_tunix.web.problems import Problem
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         yield store
-
-
-def test_a_key_with_many_uploads_does_not_hold_up_another(store: Store) -> None:
-    alice, bob = (store.keys.create(name)[0] for name in ("alice", "bob"))
-    is_over = threading.Event()
-
-    def wait(key: Key) -> bool:
-        return is_over.wait(600)
-
-    def name_of(key: Key) -> str:
-        return key.name
-
-    async def upload() -> str:
-        calls = StoreCalls(store)
-        try:
-            slow = [asyncio.create_task(calls.write(wait, alice)) for _ in range(256)]
-            await asyncio.sleep(0)  # by now all of them wait
-            with pytest.raises(Problem) as refused:
-                await calls.write(wait, alice)
-            assert (refused.value.status, refused.value.code) == (503, "busy")
-            name = await asyncio.wait_for(calls.write(name_of, bob), 300)
-            is_over.set()
-            assert all(await asyncio.gather(*slow))
-            assert await calls.write(name_of, alice) == "alice"
-            return name
-        finally:
-            is_over.set()
-            calls.close()
-
-    assert asyncio.run(upload()) == "bob"
 
 
 def test_reads_of_a_database_that_does_not_answer_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

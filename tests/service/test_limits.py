@@ -55,14 +55,6 @@ def test_a_body_may_have_exactly_the_largest_size(tmp_path: Path) -> None:
         assert client.post(path, content=b"x" * 1001, headers=headers).json()["error"]["code"] == "body_too_large"
 
 
-def test_many_unknown_keys_are_one_error(server: Server) -> None:
-    with server.client() as client:
-        body = {"rows": [{"completions": ["a"]}]} | dict.fromkeys(map(str, range(50_000)), 0)
-        answer = client.post(f"{LIST}/rf_{'a' * 24}/try", json=body)
-    assert error_of(answer)[0] == 400
-    assert len(answer.content) < 1000
-
-
 @pytest.mark.slow
 def test_a_body_that_comes_too_slowly_ends_the_request(tmp_path: Path) -> None:
     with serving(tmp_path, ServiceSettings(body_timeout_s=0.5)) as server:

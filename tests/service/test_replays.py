@@ -15,14 +15,12 @@ from agent_tunix.rewards.advantages import register_advantage_estimator
 from agent_tunix.service import ReplayLimits
 from agent_tunix.service import replays as service_replays
 from agent_tunix.service.replays import Replayed, ReplayRequest, Replays, StepRange, replay_source
-from agent_tunix.store import Key
 from agent_tunix.tracking.live_run import LiveRun
 from agent_tunix.web.problems import Problem
 from agent_tunix.workbench.replay import Unreplayable
 from tests.raising import raises
 from tests.service.replay_support import DOUBLED, MIXED, POLITENESS, REVERSED, G, saved, write_run
 
-ALICE = Key("key_alice", "alice", frozenset({"try", "read"}), datetime.now(UTC))
 LIMITS = ReplayLimits(timeout_s=20, total_timeout_s=600, workers=1)  # a busy machine is slow
 SIZE = 3 * G  # of a step
 
@@ -216,14 +214,14 @@ def test_a_busy_server_or_an_impossible_replay_is_a_problem(run: LiveRun, monkey
     request = ReplayRequest(saved(), POLITENESS)
 
     async def run_two() -> Problem:
-        replays = Replays(LIMITS)
-        first = asyncio.create_task(replays.run(ALICE, run, request))
+        replays = Replays(dataclasses.replace(LIMITS, at_once=1))
+        first = asyncio.create_task(replays.run(run, request))
         await asyncio.sleep(0)
         with pytest.raises(Problem) as refused:
-            await replays.run(ALICE, run, request)
+            await replays.run(run, request)
         may_end.set()
         await first
-        await replays.run(ALICE, run, request)
+        await replays.run(run, request)
         replays.close()
         return refused.value
 
@@ -231,5 +229,5 @@ def test_a_busy_server_or_an_impossible_replay_is_a_problem(run: LiveRun, monkey
     assert (refused.status, refused.code) == (503, "busy")
     monkeypatch.undo()
     with pytest.raises(Problem) as caught:
-        asyncio.run(Replays(LIMITS).run(ALICE, run, dataclasses.replace(request, against="x")))
+        asyncio.run(Replays(LIMITS).run(run, dataclasses.replace(request, against="x")))
     assert (caught.value.status, caught.value.code) == (400, "cannot_be_replayed")

@@ -1,9 +1,7 @@
 """Functions tried over HTTP: scored in isolated processes, with every failure as an outcome."""
 
-import asyncio
 import linecache
 import os
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -11,9 +9,7 @@ import httpx
 from agent_tunix.errors import RewardError, SandboxUnavailableError
 from agent_tunix.rewards.uploaded import UploadedSource
 from agent_tunix.service import ServiceSettings, TryLimits
-from agent_tunix.service.tries import TrialRow, Tried, Tries, cannot_be_tried, try_reward
-from agent_tunix.store import Key
-from agent_tunix.web.problems import Problem
+from agent_tunix.service.tries import TrialRow, cannot_be_tried, try_reward
 from tests.service.support import BREVITY, new_name, upload
 
 
@@ -98,21 +94,6 @@ def test_too_many_rows_or_completions_are_refused(client: httpx.Client) -> None:
     many = attempt(client, BREVITY, *[{"completions": ["a"]}] * (limits.max_rows + 1))
     wide = attempt(client, BREVITY, {"completions": ["a"] * (limits.max_completions + 1)})
     assert [response.json()["error"]["code"] for response in (many, wide)] == ["too_many_rows", "too_many_completions"]
-
-
-def test_a_key_cannot_hold_all_places() -> None:
-    async def wait(tries: Tries) -> None:
-        row = [TrialRow("", ["a"])]
-        source = UploadedSource("rf_" + "a" * 24, "fine", "trl", 1, BREVITY, "a test")
-        alice, bob = (Key(f"key_{name}", name, frozenset({"try"}), datetime.now(UTC)) for name in ("alice", "bob"))
-        hers = [asyncio.create_task(tries.run(alice, source, row)) for _ in range(3)]
-        his = asyncio.create_task(tries.run(bob, source, row))
-        found = await asyncio.gather(*hers, his, return_exceptions=True)
-        assert [type(one) for one in found] == [Tried, Tried, Problem, Tried]
-
-    tries = Tries(TryLimits())
-    asyncio.run(wait(tries))
-    tries.close()
 
 
 def test_half_a_surrogate_is_an_outcome(client: httpx.Client) -> None:

@@ -9,7 +9,7 @@ from agent_tunix.config.schema import PromptConfig
 from agent_tunix.data.episode_prompts import EpisodeEncoder
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.environments import EpisodeResult, StopReason
-from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe, sendable_agent
+from agent_tunix.environments.agents import AgentLimits, AgentRecipe, open_agents
 from agent_tunix.rewards import Outcome
 from agent_tunix.sampling.requests import TokenRequest
 from agent_tunix.sampling.sampler import Completions
@@ -34,8 +34,8 @@ class Bench:
             self.requests.append(request)
             return "It is 5"
 
-        recipe = sendable_agent(AgentRecipe(f"{AGENTS}:solve"))
-        self.pool = AgentPool(recipe, AgentLimits(timeout_s, max_concurrency=max_concurrency))
+        limits = AgentLimits(timeout_s, max_concurrency=max_concurrency)
+        self.pool = open_agents(AgentRecipe(f"{AGENTS}:solve"), limits)
         self.sampler = AgentSampler(
             lambda _: ScriptedSource(tokenizer, write, max_context=512),
             tokenizer,

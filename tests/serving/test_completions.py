@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from agent_tunix.environments import AgentRecord, EpisodeResult, StopReason
+from agent_tunix.environments.agents import AgentOutcome
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.sampling.sampler import Completions, join_completions
+from agent_tunix.serving.agent_episodes import make_result
 from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.completions import completions_of
 
@@ -107,3 +109,17 @@ def test_joined_completions_keep_their_forks(completions: Completions) -> None:
     assert without.forks is not None
     assert len(without.forks.owners) == 0
     assert np.shape(without.forks.tokens) == (0, WIDTH)
+
+
+def test_the_transcript_is_that_of_the_last_call() -> None:
+    ask, reply = {"role": "user", "content": "2 + 3"}, {"role": "assistant", "content": "5"}
+    plain = RecordedCall((1,), (10,), (0.0,), 0, "length")
+    chat = RecordedCall((2,), (11,), (0.0,), 0, "stop", messages=[ask, ask], reply=reply)
+
+    def transcript(*calls: RecordedCall) -> tuple[list[str], int, StopReason]:
+        found = make_result(calls, AgentOutcome(), "", False, [ask], lambda ids: f"text of {ids[0]}")
+        return [str(message["content"]) for message in found.messages], found.num_prompt_messages, found.stop_reason
+
+    assert transcript(plain, chat) == (["2 + 3", "2 + 3", "5"], 2, StopReason.FINISHED)
+    assert transcript(chat, plain) == (["text of 1", "text of 10"], 1, StopReason.MAX_TURN_TOKENS)
+    assert transcript() == (["2 + 3"], 1, StopReason.ERROR)

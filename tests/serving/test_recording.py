@@ -118,7 +118,7 @@ def test_a_rollout_adjusts_its_requests(server: Running, recorder: RolloutRecord
 
 def test_an_unknown_key_is_refused(server: Running) -> None:
     with pytest.raises(openai.AuthenticationError):
-        server.openai("rollout-of-somebody").chat.completions.create(model="policy", messages=ask("hello"))
+        server.openai("key-of-somebody").chat.completions.create(model="policy", messages=ask("hello"))
     with server.http() as client:
         assert client.get("/v1/models").status_code == 401
         assert client.get("/health").status_code == 200

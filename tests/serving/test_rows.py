@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_tunix.serving.calls import RecordedCall, TokenRow
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.forks import ForkCause
-from agent_tunix.serving.rows import is_trained, main_row, make_rows, transcript
+from agent_tunix.serving.rows import TokenRow, is_trained, main_row, make_rows
 from tests.serving.agents_at_random import ScriptedPolicy, run_agent
 
 
@@ -59,7 +59,7 @@ def test_an_agent_that_appends_makes_one_row_over_ten_turns() -> None:
     for turn in range(10):
         history += (*policy.call(history, 4), turn, turn)
     (row,) = make_rows(policy.calls)
-    assert row.calls == tuple(range(10))
+    assert row.calls == list(range(10))
     assert sum(row.sampled) == 40
     assert row.prompt + row.tokens == history[:-2]
 
@@ -67,20 +67,20 @@ def test_an_agent_that_appends_makes_one_row_over_ten_turns() -> None:
 def test_the_second_of_two_calls_that_continue_a_row_forks() -> None:
     first, second, third = call([1, 2], [10]), call([1, 2, 10, 3], [11]), call([1, 2, 10, 4], [12])
     rows = make_rows([first, second, third], decode)
-    assert [row.calls for row in rows] == [(0, 1), (2,)]
+    assert [row.calls for row in rows] == [[0, 1], [2]]
     assert rows[1] == TokenRow(
-        (1, 2, 10, 4), (12,), (True,), (-12.0,), (2,), 0, 3, ForkCause.BRANCH, rows[1].first_difference
+        (1, 2, 10, 4, 12), 4, [True], [-12.0], [2], 0, 3, ForkCause.BRANCH, rows[1].first_difference
     )
 
 
 def test_a_call_continues_its_own_conversation_rather_than_the_beginning_of_it() -> None:
     rows = make_rows([call([1], [10]), call([1], [10]), call([1, 10, 2], [11]), call([1, 10, 2, 11], [12])])
-    assert [row.calls for row in rows] == [(0, 2, 3), (1,)]
+    assert [row.calls for row in rows] == [[0, 2, 3], [1]]
 
 
 def test_cancelled_and_empty_calls_are_in_no_row() -> None:
     rows = make_rows([call([1], [10], "cancelled"), call([1], []), call([1], [11], "length")])
-    assert [row.calls for row in rows] == [(2,)]
+    assert [row.calls for row in rows] == [[2]]
     assert make_rows([]) == []
     assert main_row([]) is None
 
@@ -114,17 +114,3 @@ def test_other_tokens_of_the_same_text_are_told_from_other_text() -> None:
     rows = make_rows([call([1], [10, 11, 13]), call([1, 12, 13], [13]), call([1, 10, 14], [13])], spell)
     assert [row.cause for row in rows[1:]] == [ForkCause.RETOKENISED] * 2
     assert rows[1].first_difference == "after 'a': the tokens [10, 11, 13] of 'bcd' became [12, 13]"
-
-
-def test_the_transcript_is_that_of_the_last_call() -> None:
-    ask = {"role": "user", "content": "2 + 3"}
-    chat = [
-        RecordedCall((1,), (10,), (0.0,), 0, "stop", messages=[ask], reply={"role": "assistant", "content": "4"}),
-        RecordedCall((2,), (11,), (0.0,), 0, "stop", messages=[ask, ask], reply={"role": "assistant", "content": "5"}),
-    ]
-    rows = make_rows(chat)
-    assert main_row(rows) == 1
-    assert transcript(chat, rows, decode) == [ask, ask, {"role": "assistant", "content": "5"}]
-    plain = [call([1], [10])]
-    assert [message["content"] for message in transcript(plain, make_rows(plain), decode)] == ["B", "K"]
-    assert transcript([], [], decode) == []

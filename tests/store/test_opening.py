@@ -11,7 +11,7 @@ from sqlalchemy import inspect, text
 
 from agent_tunix.errors import StoreError
 from agent_tunix.store import database_url, home, open_store
-from agent_tunix.store.database import connect, read_url
+from agent_tunix.store.database import connect, read_url, reading
 from agent_tunix.store.opening import MIGRATIONS, Store
 from agent_tunix.store.schema import HEAD, metadata
 from tests.raising import raises
@@ -96,3 +96,15 @@ def test_without_sqlalchemy_the_extra_is_named(url: str, monkeypatch: pytest.Mon
     with raises(StoreError, "missing_package") as caught:
         open_store(url)
     assert "pip install 'agent_tunix[service]'" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_slow_statement_is_ended_by_the_server(postgresql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_tunix.store.database.CONNECT_TIMEOUT_S", 1)
+    with (
+        open_store(postgresql) as store,
+        raises(StoreError, "store_failed") as caught,
+        reading(store.engine) as connection,
+    ):
+        connection.execute(text("SELECT pg_sleep(60)"))
+    assert "statement timeout" in str(caught.value)

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from agent_tunix.environments.agents import BUILTIN_AGENTS, OWN_AGENTS
-from agent_tunix.environments.registry import BUILTIN, register_environment, register_tool
+from agent_tunix.environments.registry import BUILTIN, register_agent, register_environment, register_tool
 from agent_tunix.errors import InvalidEnvironmentError
 from agent_tunix.rewards.finding import function_name
 from agent_tunix.rewards.registry import check_name, is_name, is_shipped, register_reward_function
@@ -128,14 +127,13 @@ def _name_agent(agent: Any) -> str:
         return agent
     if not callable(agent):
         raise InvalidEnvironmentError(f"an agent must be a function or a name, not {agent!r}", code="invalid_agent")
-    name = _plain_name(agent)
-    name = f"my_{name}" if name in BUILTIN_AGENTS else name
-    OWN_AGENTS.register(name, overwrite=True)(agent)
+    name = _own_name(agent)
+    register_agent(name, overwrite=True)(agent)
     return name
 
 
 def _own_name(definition: Any) -> str:
-    """Return the name under which an environment is registered; that of a built-in one stays free."""
+    """Return the name under which an environment or agent is registered; that of a built-in one stays free."""
     name = _plain_name(definition)
     return f"my_{name}" if name in BUILTIN else name
 

@@ -12,6 +12,7 @@ from agent_tunix import early_interrupt  # first, because it handles Ctrl-C
 from agent_tunix.cli import (
     comparing,
     data,
+    engines,
     environments,
     group_plan,
     recorded_runs,
@@ -120,7 +121,7 @@ def verify_resume(
 
 for _command in (
     *(export, generate, recorded_runs.report, comparing.compare, tune, run_plan.plan),
-    *(rewards.rewards, environments.environments, store.keys, store.store, serve, serve_policy),
+    *(rewards.rewards, environments.environments, engines.engines, store.keys, store.store, serve, serve_policy),
     data.data,
 ):
     main.add_command(_command)

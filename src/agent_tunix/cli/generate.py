@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agent_tunix.atomic_files import replacing
-from agent_tunix.cli.options import trust_option
+from agent_tunix.cli.options import step_option, trust_option
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError, ConfigError
 from agent_tunix.visible_text import escape_hidden_in_json
@@ -22,21 +22,6 @@ if TYPE_CHECKING:
     from agent_tunix.training.generator_setup import GenerationSettings
 
 _INTERRUPTED = 130
-
-
-class StepType(click.ParamType[int | str]):
-    """Parameter type: the step of a checkpoint, `best` or `latest`."""
-
-    name = "step"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Return the step as an integer, or the word."""
-        text = str(value)
-        if text in ("best", "latest"):
-            return text
-        if not text.isdecimal():
-            self.fail(f"{text!r} must be a step, best or latest", param, ctx)
-        return int(text)
 
 
 @click.command()
@@ -53,13 +38,7 @@ class StepType(click.ParamType[int | str]):
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the JSONL to this file instead of the screen.",
 )
-@click.option(
-    "--step",
-    type=StepType(),
-    metavar="N|best|latest",
-    default=None,
-    help="Step of the checkpoint of a run; 0: before training.  [latest]",
-)
+@step_option
 @click.option(
     "--inference-config",
     type=click.Choice(["greedy", "standard", "liberal"]),

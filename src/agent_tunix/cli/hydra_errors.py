@@ -13,13 +13,14 @@ from agent_tunix.config.override_errors import explain_override
 from agent_tunix.errors import (
     AgentTunixError,
     CheckpointError,
+    EngineError,
     Interrupted,
     LostProcessError,
     NonFiniteUpdateError,
     RewardFailureRateError,
 )
 
-_STOPPED = (RewardFailureRateError, NonFiniteUpdateError, CheckpointError, LostProcessError)
+_STOPPED = (RewardFailureRateError, NonFiniteUpdateError, EngineError, CheckpointError, LostProcessError)
 
 
 def fail(error: AgentTunixError) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from agent_tunix.cli.printing import echo
 from agent_tunix.errors import AgentTunixError
+from agent_tunix.visible_text import SafeFormatter
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -72,3 +74,44 @@ timeout_option = click.option(
 show_option = click.option(
     "--show", "num_shown", type=click.IntRange(min=0), default=10, help="Number of completions to print."
 )
+
+
+class _StepType(click.ParamType[int | str]):
+    """Parameter type: the step of a checkpoint, `best` or `latest`."""
+
+    name = "step"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the step as an integer, or the word."""
+        text = str(value)
+        if text in ("best", "latest"):
+            return text
+        if not text.isdecimal():
+            self.fail(f"{text!r} must be a step, best or latest", param, ctx)
+        return int(text)
+
+
+step_option = click.option(
+    "--step",
+    type=_StepType(),
+    metavar="N|best|latest",
+    default=None,
+    help="Step of the checkpoint of a run; 0: before training.  [latest]",
+)
+
+
+host_option = click.option("--host", default="127.0.0.1", help="Address to listen on.")
+allowed_hosts_option = click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    help="Further host name to accept, for example behind a proxy; repeatable; *: any.",
+)
+
+
+def log_to_terminal(level: int) -> None:
+    """Log to standard error, as a server does."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger

@@ -296,6 +296,8 @@ def _lines(forecast: "RunForecast", config: "Config", cost: float | None) -> Ite
     yield f"  training.micro_batch_size   {forecast.largest_micro_batch or 'none'}, with grpo.num_generations={group}"
     yield f"  grpo.num_generations        {forecast.largest_group or 'none'}, with training.micro_batch_size=1"
     yield f"a step: {batch} prompts × {group} completions, {forecast.sampled_tokens:,} sampled tokens at most"
+    if config.engine.name != "none":
+        yield f"  sampling by engine={config.engine.name}, on devices of its own: not in these figures"
     for name, phase in forecast.phases.items():
         time = "" if phase.seconds is None else f"{_seconds(phase.seconds):>12}   bound by {phase.bound}"
         yield f"  {name:<10}{phase.work.flops / 1e12:>14,.4g} TFLOP{time}"

@@ -5,19 +5,14 @@ from pathlib import Path
 
 import click
 
+from agent_tunix.cli.options import allowed_hosts_option, host_option, log_to_terminal
 from agent_tunix.cli.printing import echo
-from agent_tunix.visible_text import SafeFormatter
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@host_option
 @click.option("--port", type=click.IntRange(0, 65535), default=8400, help="Port to listen on; 0: any free port.")
-@click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    multiple=True,
-    help="Further host name to accept, for example behind a proxy; repeatable; *: any.",
-)
+@allowed_hosts_option
 @click.option(
     "--runs",
     "runs",
@@ -55,10 +50,7 @@ def serve(
     from agent_tunix.service.serving import serve
     from agent_tunix.service.settings import ServiceSettings
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger
+    log_to_terminal(logging.INFO)
     settings = ServiceSettings(
         host=host,
         port=port,

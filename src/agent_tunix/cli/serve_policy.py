@@ -1,14 +1,14 @@
 """`agent-tunix serve-policy`. Importing this loads only Click."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from agent_tunix.cli.generate import StepType
+from agent_tunix.cli.options import allowed_hosts_option, host_option, log_to_terminal, step_option
 from agent_tunix.cli.printing import echo
-from agent_tunix.visible_text import SafeFormatter
 
 
 class _AdapterType(click.ParamType[tuple[str, Path]]):
@@ -26,21 +26,10 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
 
 @click.command("serve-policy")
 @click.argument("source", metavar="RUN_OR_MODEL")
-@click.option(
-    "--step",
-    type=StepType(),
-    metavar="N|best|latest",
-    default=None,
-    help="Step of the checkpoint of a run; 0: before training.  [latest]",
-)
-@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@step_option
+@host_option
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0: any free port.")
-@click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    multiple=True,
-    help="Further host name to accept, for example behind a proxy; repeatable; *: any.",
-)
+@allowed_hosts_option
 @click.option(
     "--api-key",
     "api_keys",
@@ -64,6 +53,12 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     multiple=True,
     help="Directory below which clients with a key may load adapters (/v1/load_lora_adapter); repeatable.",
 )
+@click.option(
+    "--load-weights",
+    is_flag=True,
+    help="Let clients with a key replace the policy's weights by those of a directory below --adapter-directory "
+    "(/v1/load_weights), as a trainer does whose rollouts this server samples.",
+)
 @click.option("--model-name", default="policy", help="Name of the policy in requests.")
 @click.option(
     "--max-context",
@@ -76,6 +71,12 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     type=click.IntRange(1, 1024),
     default=16,
     help="Requests that are answered at a time, as far as the memory allows.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default=None,
+    help="Type that a model computes in, as model.dtype; a run has its own.  [auto]",
 )
 @click.option("--warm-up", is_flag=True, help="Compile all programs first, not when each is needed.")
 @click.option(
@@ -90,9 +91,11 @@ def serve_policy(
     api_keys: tuple[str, ...],
     adapters: tuple[tuple[str, Path], ...],
     adapter_directories: tuple[str, ...],
+    load_weights: bool,
     model_name: str,
     max_context: int | None,
     places: int,
+    dtype: str | None,
     warm_up: bool,
     max_waiting: int,
 ) -> None:
@@ -103,7 +106,7 @@ def serve_policy(
     reach is refused without a key.
 
     Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/load_lora_adapter,
-    /v1/unload_lora_adapter, /tokenize, /detokenize, /health and /metrics;
+    /v1/unload_lora_adapter, /v1/load_weights, /tokenize, /detokenize, /health and /metrics;
     /openapi.json describes them.
 
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the policy
@@ -113,24 +116,25 @@ def serve_policy(
     from agent_tunix.serving.settings import PolicySettings
     from agent_tunix.training.generation import find_source
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns about every invalid request of a stranger
+    log_to_terminal(logging.WARNING)
     settings = PolicySettings(
         host=host,
         port=port,
         allowed_hosts=allowed_hosts,
         api_keys=api_keys,
         adapter_directories=adapter_directories,
+        loads_weights=load_weights,
         model=model_name,
     )
     settings.check_exposure()
     if len(dict(adapters)) < len(adapters):
         raise click.UsageError("--adapter must give each name once; remove one of the adapters with equal names")
     found = find_source(source, None if step == "latest" else step)
+    run = found.run
+    if dtype is not None:
+        run = replace(run, config=replace(run.config, model=replace(run.config.model, dtype=dtype)))
     serve(
-        found.run,
+        run,
         found.step,
         settings,
         lambda url: echo(f"agent-tunix serves the policy at {url} (OPENAI_BASE_URL={url}/v1)"),

@@ -5,25 +5,24 @@ this process loads neither JAX nor weights. Importing this module loads no HTTP 
 """
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agent_tunix.closing import Closing
 from agent_tunix.config.schema import Config, PromptConfig
-from agent_tunix.data import Example, RowError, messages_for
-from agent_tunix.errors import ConfigError, DataError, RequestRefusedError, ServiceError
+from agent_tunix.data import Example
+from agent_tunix.errors import ConfigError, RequestRefusedError, ServiceError
 from agent_tunix.proxies import describe_proxy, is_loopback
 from agent_tunix.rewards import Sample
 from agent_tunix.store.home import shown_url
-from agent_tunix.training.generation import Completion
+from agent_tunix.training.generation import Completer, Completion
 from agent_tunix.training.generator_setup import GenerationSettings
 
 _REQUESTS_AT_ONCE = 64
 
 
-class ServedPolicy(Closing):
+class ServedPolicy(Completer, Closing):
     """A policy at a server, as a `Completer`.
 
     Args:
@@ -84,29 +83,8 @@ class ServedPolicy(Closing):
         self._loop.close()
 
     def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
-        """Yield the completions of each example, in order. Many requests are under way at a time.
-
-        Raises:
-            DataError: An example cannot be turned into a prompt.
-            ServiceError, RequestRefusedError: The server does not answer, or refuses a request.
-        """
+        """Yield the completions of each example, in order. Many requests are under way at a time."""
         return self._complete_each(examples, [self.messages(example) for example in examples])
-
-    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
-        """Return the conversation that prompts for an example.
-
-        Args:
-            example: The example.
-            is_first: False for a later turn, without the system message and the worked examples.
-
-        Raises:
-            DataError: The example cannot be turned into a prompt.
-        """
-        try:
-            prompt = self.config.prompt
-            return messages_for(prompt if is_first else dataclasses.replace(prompt, system=None, few_shot=[]), example)
-        except RowError as error:
-            raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="invalid_row") from error
 
     def complete_messages(
         self, examples: Sequence[Example], messages: Sequence[list[dict[str, Any]]]

@@ -10,6 +10,7 @@ import string
 from collections.abc import Iterator
 
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.engines import engine_problems
 from agent_tunix.config.episodes import credit_problems, environment_problems, episode_tokens, has_environment
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
@@ -46,15 +47,17 @@ def _problems(config: Config) -> Iterator[str]:
     yield from value_problems(config)
     yield from _model_problems(config)
     yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
+    yield from _ahead_problems(config)
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
+    yield from engine_problems(config)
+    yield from credit_problems(config)
     if config.grpo.observation_nll and not has_environment(config):
         yield (
             "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
             "none; set environment.name or environment.tools, or grpo.observation_nll=0"
         )
-    yield from credit_problems(config)
     yield from _data_problems(config)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)
@@ -232,6 +235,22 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             )
 
 
+def _ahead_problems(config: Config) -> Iterator[str]:
+    """Yield a line for each setting that needs the result of a step before the next one is sampled."""
+    lag = config.engine.max_staleness
+    if lag and config.grpo.dynamic_sampling_rounds:
+        yield (
+            f"engine.max_staleness must be 0 with grpo.dynamic_sampling_rounds={config.grpo.dynamic_sampling_rounds}, "
+            "because whether a step needs another round is known only after it was scored, when the engine has later "
+            f"weights, but it is {lag}; set one of them to 0"
+        )
+    if lag and config.data.sampling == "pass_rate":
+        yield (
+            "engine.max_staleness must be 0 with data.sampling=pass_rate, because the prompts of a step depend on the "
+            f"results of all steps before it, but it is {lag}; set it to 0, or data.sampling=uniform"
+        )
+
+
 def correction_bounds(grpo: GrpoConfig) -> tuple[float | None, float]:
     """Return the lower and the upper bound of the sampler's correction; the lower one is None if there is none."""
     floor, cap = _BOUNDS.get(grpo.sampler_correction, (None, 2.0))
@@ -243,7 +262,7 @@ def correction_bounds(grpo: GrpoConfig) -> tuple[float | None, float]:
 
 def _correction_problems(grpo: GrpoConfig) -> Iterator[str]:
     masks = grpo.sampler_correction in _BOUNDS
-    if grpo.sampler_correction != "none" and not masks and grpo.num_iterations > 1:
+    if grpo.sampler_correction not in ("auto", "none") and not masks and grpo.num_iterations > 1:
         yield (
             f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
             f"ratios of several updates hold the correction already, but it is {grpo.num_iterations}; set "

@@ -496,12 +496,13 @@ class GrpoConfig:
         "none.",
     )
     sampler_correction: Annotated[
-        str, OneOf("none", "token", "sequence", "icepop", "sequence_mask", "geometric_mask")
+        str, OneOf("auto", "none", "token", "sequence", "icepop", "sequence_mask", "geometric_mask")
     ] = key(
-        "none",
+        "auto",
         "Correction for what sampling and training disagree by. token, sequence: importance weights, truncated; icepop:"
         " tokens outside a band of ratios are masked; sequence_mask: completions; geometric_mask: completions by the "
-        "mean ratio of their tokens. With num_iterations above 1 only the masks apply.",
+        "mean ratio of their tokens. With num_iterations above 1 only the masks apply. auto: token where steps are "
+        "sampled ahead (engine.max_staleness) and num_iterations is 1, else none.",
     )
     sampler_correction_cap: Positive | None = key(
         None,
@@ -613,6 +614,11 @@ class EngineConfig:
         "sample from the policy.",
     )
     num_processes: Natural = key(0, "With agent_tunix: sampling processes to start on this machine, in place of urls.")
+    devices_per_process: Natural | None = key(
+        None,
+        "TPU chips or GPUs of each of these processes; the trainer keeps the others. null: equal shares of half of "
+        "them. 0: all processes see all devices.",
+    )
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What the trainer asks of an engine, whatever kind it is. Each kind has a module that speaks its routes.
+"""Interface of an engine, whatever kind it is. Each kind has a module that speaks its routes.
 
 An engine samples from a *model*, named in each request. Models of other weights have other names, such as `policy-v17`,
 and a name never gets other weights, so that it is also the version of what it sampled and of what it has cached.
@@ -8,7 +8,7 @@ Engines that serve one set of weights are told instead to read others, between t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import httpx
 
@@ -17,7 +17,7 @@ from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What an engine tells of itself.
+    """Facts that an engine tells of itself.
 
     Attributes:
         kind: `vllm`, `sglang` or `agent_tunix`.
@@ -41,7 +41,7 @@ class Wire(Protocol):
         httpx.TransportError: The engine did not answer.
     """
 
-    kind: str
+    kind: ClassVar[str]
 
     async def describe(self, client: httpx.AsyncClient) -> EngineFacts:
         """Return what the engine tells of itself, once it is ready."""

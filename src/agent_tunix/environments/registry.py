@@ -1,4 +1,4 @@
-"""Registry of tools and environments by name.
+"""Registry of tools, environments and agents by name.
 
     @register_tool("weather")
     def weather(city: str) -> str:
@@ -8,7 +8,7 @@
     @register_environment("guess")
     class Guess: ...
 
-Both share one set of names, so that a name always means one thing.
+All share one set of names, so that a name always means one thing.
 """
 
 import functools
@@ -28,7 +28,7 @@ from agent_tunix.rewards.registry import is_name
 logger = logging.getLogger("agent_tunix.environments")
 
 Definition = TypeVar("Definition", bound=Callable[..., Any])
-RegisteredKind = Literal["tool", "environment"]
+RegisteredKind = Literal["tool", "environment", "agent"]
 
 # Built-in name → kind, and `module:attribute` below `agent_tunix.environments.builtin`.
 BUILTIN: dict[str, tuple[RegisteredKind, str]] = {
@@ -37,15 +37,16 @@ BUILTIN: dict[str, tuple[RegisteredKind, str]] = {
     "search": ("tool", "search:SearchCorpus"),
     "guess_number": ("environment", "guess_number:GuessNumber"),
     "word_ladder": ("environment", "word_ladder:WordLadder"),
+    "agent_calculator": ("agent", "agent_calculator:solve"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredEntry:
-    """A registered tool or environment.
+    """A registered tool, environment or agent.
 
     Attributes:
-        kind: `tool` or `environment`.
+        kind: `tool`, `environment` or `agent`.
         definition: The function or class.
         convention: Convention in which it is written; `auto`: the one that its members show.
     """
@@ -100,40 +101,49 @@ def register_environment(
     return _registrar("environment", name, overwrite, convention)
 
 
+def register_agent(name: str, *, overwrite: bool = False) -> Callable[[Definition], Definition]:
+    """Return a decorator that registers a function or class as an agent, for `environment.agent=NAME`.
+
+    Raises:
+        InvalidEnvironmentError: The name is malformed or taken.
+    """
+    return _registrar("agent", name, overwrite, "auto")
+
+
 def find_registered(name: str) -> Any:
     """Return the function or class that a user has registered in this process; None if there is none."""
     return _registered[name].definition if name in _registered else None
 
 
-def get_registered(name: str) -> RegisteredEntry:
-    """Return what is registered under a name; the user's registrations come before built-ins.
+def get_registered(name: str, *, is_agent: bool = False) -> RegisteredEntry:
+    """Return the environment or tool, or else the agent, of a name; the user's registrations come before built-ins.
 
     Raises:
-        UnknownEnvironmentError: Nothing has this name.
+        UnknownEnvironmentError: Nothing of this kind has this name.
     """
+    if name not in (names := list_registered(are_agents=is_agent)):
+        raise UnknownEnvironmentError(
+            f"there is no {'agent' if is_agent else 'environment or tool'} {name!r}{closest(name, names)} There are: "
+            f"{', '.join(names)}. Give your own as module.NAME or file.py:NAME."
+        )
     if name in _registered:
         return _registered[name]
-    if name not in BUILTIN:
-        names = list_registered()
-        raise UnknownEnvironmentError(
-            f"there is no environment or tool {name!r}{closest(name, names)} There are: {', '.join(names)}. Give your "
-            "own as module.Class or file.py:Class."
-        )
     kind, place = BUILTIN[name]
     module, _, attribute = place.partition(":")
     return RegisteredEntry(kind, getattr(importlib.import_module(f"{__package__}.builtin.{module}"), attribute))
 
 
-def list_registered() -> list[str]:
-    """Return the sorted names of all tools and environments."""
-    return sorted({*BUILTIN, *_registered})
+def list_registered(*, are_agents: bool = False) -> list[str]:
+    """Return the sorted names of all tools and environments, or else of all agents."""
+    kinds = {name: kind for name, (kind, _) in BUILTIN.items()} | {name: one.kind for name, one in _registered.items()}
+    return sorted(name for name, kind in kinds.items() if (kind == "agent") is are_agents)
 
 
 def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str) -> Callable[[Definition], Definition]:
     if not is_name(name):
         raise InvalidEnvironmentError(
-            f"{name!r} cannot be the name of a tool or environment; use at most 100 letters, digits, `_` and `-`, "
-            "starting with a letter or `_`"
+            f"{name!r} cannot be the name of a tool, environment or agent; use at most 100 letters, digits, `_` and "
+            "`-`, starting with a letter or `_`"
         )
 
     def register(definition: Definition) -> Definition:
@@ -142,7 +152,8 @@ def _registrar(kind: RegisteredKind, name: str, overwrite: bool, convention: str
         used: Any = definition
         if kind == "environment" and (inspect.isroutine(definition) or isinstance(definition, functools.partial)):
             used = _class_of(definition, name)
-        adapt_environment(used, name, convention=convention)
+        if kind != "agent":
+            adapt_environment(used, name, convention=convention)
         previous = _registered.get(name)
         may_replace = overwrite or is_of_main(definition)
         if previous is not None and not may_replace and not _is_same(previous.definition, definition):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from agent_tunix.environments.closest import closest
 from agent_tunix.environments.conventions import CombinedAdapter, EnvironmentAdapter, adapt_environment
@@ -19,7 +19,7 @@ from agent_tunix.environments.randomness import GlobalRandomness
 from agent_tunix.environments.registry import RegisteredEntry, find_registered, get_registered
 from agent_tunix.errors import InvalidEnvironmentError, RewardError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.own_functions import is_of_main
-from agent_tunix.rewards import loading
+from agent_tunix.rewards import loading, sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,15 @@ class EnvironmentRecipe:
     working_directory: Path = field(default_factory=Path.cwd)
     by_value: Mapping[str, tuple[bytes, str]] = field(default_factory=dict, repr=False)
     sources: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+    is_agent: ClassVar[bool] = False
 
     @property
     def is_empty(self) -> bool:
         """True if it has neither an environment nor tools."""
         return self.spec is None and not self.tools
+
+
+Recipe = TypeVar("Recipe", bound=EnvironmentRecipe)
 
 
 def resolve_environment(
@@ -85,40 +89,44 @@ def build_environment(recipe: EnvironmentRecipe) -> EnvironmentAdapter:
     return adapters[0] if len(adapters) == 1 else CombinedAdapter(adapters)
 
 
-def sendable(recipe: EnvironmentRecipe) -> EnvironmentRecipe:
+def sendable(recipe: Recipe) -> Recipe:
     """Return a recipe with what a worker cannot load by its name: what notebooks, scripts and functions define.
+
+    It also has the texts of the user's modules.
 
     Raises:
         InvalidEnvironmentError: An environment or tool holds something of this process alone.
     """
     packed = {}
     for spec in filter(None, (recipe.spec, *recipe.tools)):
-        entry, name = _find(spec, recipe.working_directory.resolve())
+        entry, name = _find(spec, recipe)
         module = str(getattr(entry.definition, "__module__", ""))
         is_imported = module in recipe.modules or loading.is_loaded_file(sys.modules.get(module))
         if is_of_main(entry.definition) or (find_registered(spec) is not None and not is_imported):
             content = loading.pack_by_value(entry.definition)
             if isinstance(content, str):
+                advice = "" if recipe.is_agent else ", or set environment.execution=inline"
                 raise InvalidEnvironmentError(
-                    f"{entry.kind} {name!r} cannot be sent to another process: {content}; make what it needs in its "
-                    "own methods, or set environment.execution=inline",
+                    f"{entry.kind} {name!r} cannot be sent to another process: {content}; make what it needs inside "
+                    f"it{advice}",
                     code="not_sendable",
                 )
             packed[spec] = content, entry.convention
-    return replace(recipe, by_value=packed)
+    directory = recipe.working_directory.resolve()
+    return replace(recipe, by_value=packed, working_directory=directory, sources=sources.snapshot())
 
 
 def _adapt(recipe: EnvironmentRecipe, spec: str, args: Mapping[str, Any]) -> EnvironmentAdapter:
-    if spec in recipe.by_value:
-        content, convention = recipe.by_value[spec]
-        definition = loading.unpack_by_value(content, recipe.working_directory)
-        return adapt_environment(definition, spec, args, convention)
-    entry, name = _find(spec, recipe.working_directory.resolve())
+    entry, name = _find(spec, recipe)
     return adapt_environment(entry.definition, name, args, entry.convention)
 
 
-def _find(spec: str, directory: Path) -> tuple[RegisteredEntry, str]:
-    """Return what a specification means, and its name in messages."""
+def _find(spec: str, recipe: EnvironmentRecipe) -> tuple[RegisteredEntry, str]:
+    """Return what a specification of a recipe means, and its name in messages."""
+    directory = recipe.working_directory.resolve()
+    if spec in recipe.by_value:
+        content, convention = recipe.by_value[spec]
+        return RegisteredEntry("environment", loading.unpack_by_value(content, directory), convention), spec
     path, sign, name = spec.rpartition(":")
     if (path if sign else spec).endswith(".py"):
         module_of_file = _load(directory, path if sign else spec)
@@ -127,17 +135,19 @@ def _find(spec: str, directory: Path) -> tuple[RegisteredEntry, str]:
     if "." in spec:
         path, _, name = spec.rpartition(".")
         return RegisteredEntry("environment", _attribute(import_module(path, directory), name, f"{path}.")), name
-    return get_registered(spec), spec
+    return get_registered(spec, is_agent=recipe.is_agent), spec
 
 
-def find_definition(spec: str, directory: Path) -> Any:
-    """Return the function or class of a dotted path or `file.py:NAME`.
+def find_definition(recipe: EnvironmentRecipe) -> Any:
+    """Return the function or class that `spec` of a recipe means, with the modules of the recipe imported.
 
     Raises:
         UnknownEnvironmentError: There is no such module, file or name.
-        InvalidEnvironmentError: The module failed to import.
+        InvalidEnvironmentError: A module failed to import.
     """
-    return _find(spec, directory)[0].definition
+    for module in recipe.modules:
+        import_module(module, recipe.working_directory.resolve())
+    return _find(recipe.spec or "", recipe)[0].definition
 
 
 def import_module(spec: str, directory: Path) -> ModuleType:

@@ -17,7 +17,6 @@ from agent_tunix.environments.hosting import HostedEnvironment
 from agent_tunix.environments.resolve import EnvironmentRecipe, build_environment, sendable
 from agent_tunix.environments.tools import Tool
 from agent_tunix.errors import EnvironmentFailedError, InvalidEnvironmentError
-from agent_tunix.rewards import sources
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
 
@@ -174,7 +173,7 @@ def _place(
         _LOGGER.warning("%s; it runs in this process, without limits", error)
         return adapter, adapter
     hosted = HostedEnvironment(
-        replace(recipe, working_directory=recipe.working_directory.resolve(), sources=sources.snapshot()),
+        recipe,
         adapter.traits,
         timeout_s=limits.timeout_s,
         memory_mb=limits.memory_mb,

@@ -152,7 +152,7 @@ def objective_settings(grpo: GrpoConfig, sampled_entropy: float = 0.0) -> Object
         top_entropy_share=float(grpo.top_entropy_share) if grpo.top_entropy_share < 1.0 else None,
         off_policy_threshold=None if grpo.off_policy_threshold is None else float(grpo.off_policy_threshold),
         positive_nll=float(grpo.positive_nll) if grpo.positive_nll else None,
-        sampler_correction=None if grpo.sampler_correction == "none" else grpo.sampler_correction,
+        sampler_correction=None if grpo.sampler_correction in ("none", "auto") else grpo.sampler_correction,
         sampler_correction_cap=float(cap),
         sampler_correction_floor=None if floor is None else float(floor),
         teacher_coefficient=float(grpo.teacher_coefficient),

@@ -13,7 +13,8 @@ state (`grpo.skip_dead_steps`). In the paper, the KL penalty still trains there.
 rounding noise, which AdamW scales up to updates of full size. Such a step trains only if a part of the loss other than
 the KL penalty needs no advantage: a teacher, the entropy bonus, or a loss of the user's own.
 
-A step depends only on weights, optimizer state, step number and configuration.
+A step depends only on weights, optimizer state, step number and configuration; with `engine.max_staleness` also on the
+completions that were sampled ahead (`ahead.py`).
 
 The host waits for the device twice a step: for the completions and for the last update. The reference pass needs no
 reward, so it is dispatched before scoring, and the device works while rewards are computed. With dynamic sampling it
@@ -31,10 +32,10 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import RewardFailureRateError
+from agent_tunix.grpo.ahead import SamplingAhead, sample_round
 from agent_tunix.grpo.dynamic_sampling import (
     SamplingTally,
     Scored,
@@ -56,10 +57,8 @@ from agent_tunix.rewards import Mixture, Outcome, Sample, Score
 from agent_tunix.rewards.sample import ScoringFunction
 from agent_tunix.rewards.statistics.reasons import group_reasons
 from agent_tunix.rewards.turns import Credit
-from agent_tunix.sampling.keys import Use, derive_key
 from agent_tunix.sampling.sampler import BatchSampler, Completions, Sampler
 from agent_tunix.sampling.samples import make_samples
-from agent_tunix.sampling.token_choice import SamplingParams
 
 # Names a phase in a profiler's trace.
 phase = jax.profiler.TraceAnnotation
@@ -85,6 +84,7 @@ class StepResult:
         seconds: Wall time of rollout, reward and update.
         sampled: With dynamic sampling, everything that was sampled.
         pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by training row.
+        num_waiting: With sampling ahead, the later steps that were sampled already when this one began.
         turn_advantages: [N, K] float32 with credit by turn, NaN after the last turn of each completion; else None.
     """
 
@@ -100,6 +100,7 @@ class StepResult:
     seconds: dict[str, float]
     sampled: SamplingTally | None = None
     pass_rates: Mapping[int, float] | None = None
+    num_waiting: int | None = None
     turn_advantages: np.ndarray | None = None
 
 
@@ -116,6 +117,7 @@ class GrpoTrainer:
         max_steps: Number of steps of the run, for rewards that ask for it.
         episodes: Sampler of episodes, if the policy acts over several turns.
         teacher: The teacher of on-policy distillation.
+        ahead: Completions that are sampled ahead; None if each step samples its own.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class GrpoTrainer:
         max_steps: int = 0,
         episodes: BatchSampler | None = None,
         teacher: Teacher | None = None,
+        ahead: SamplingAhead | None = None,
     ) -> None:
         self.config = config
         self.sampler = sampler
@@ -136,6 +139,7 @@ class GrpoTrainer:
         self.updater = updater
         self.reference = reference
         self._teacher = teacher
+        self._ahead = ahead
         self._mixture = mixture
         self._score = score or mixture.score
         self._max_steps = max_steps
@@ -152,7 +156,7 @@ class GrpoTrainer:
             RewardFailureRateError: Too many completions went unscored; nothing was updated.
         """
         grpo, timer = self.config.grpo, _PhaseTimer()
-        completions = self.sample(step, 0, batch)
+        completions = self._ahead.take(step) if self._ahead else self.sample(step, 0, batch)
         micro_batches = None if grpo.dynamic_sampling_rounds else self.place(completions)
         timer.lap("rollout")
         rounds = [self.score(step, 0, batch, completions)]
@@ -198,19 +202,14 @@ class GrpoTrainer:
                 if self.config.data.sampling == "pass_rate"
                 else None
             ),
+            num_waiting=self._ahead.num_waiting if self._ahead else None,
             turn_advantages=of_turns,
         )
 
     def sample(self, step: int, number: int, batch: PromptBatch) -> Completions:
         """Sample G completions of each prompt of a round."""
         with phase("rollout"):
-            return self._batch_sampler.sample_batch(
-                batch,
-                derive_key(self.config.seed, Use.TRAINING, step, number),
-                SamplingParams.of_training(self.config),
-                num_generations=self.config.grpo.num_generations,
-                max_prompt_length=prompt_tokens(self.config),
-            )
+            return sample_round(self._batch_sampler, self.config, batch, step, number)
 
     def score(self, step: int, number: int, batch: PromptBatch, completions: Completions) -> Scored:
         """Score the completions of a round."""

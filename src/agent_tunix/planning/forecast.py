@@ -126,7 +126,9 @@ def forecast_run(
         memory=plan_memory(architecture, config, compute_bytes, shape, judges),
         available=available,
         phases=timed(work_of_step(architecture, config, compute_bytes, shape)),
-        evaluation=timed(
+        evaluation={}
+        if config.engine.name != "none"
+        else timed(
             work_of_sampling(
                 architecture,
                 config,

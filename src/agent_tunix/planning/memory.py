@@ -114,7 +114,7 @@ def plan_memory(
 
     Args:
         architecture: Architecture of the policy.
-        config: Configuration of the run. Its `model.mesh_shape` is ignored.
+        config: Configuration of the run. Its `model.mesh_shape` is ignored. With an engine, nothing is sampled here.
         compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
         shape: Shape of the mesh.
         judges: The models of judges, each as a policy that only samples.
@@ -136,6 +136,7 @@ def plan_memory(
     activations = a.num_attention_layers * layer + a.num_linear_layers * linear
     reference = trained if config.grpo.beta != 0.0 else 0
     accumulates = micro_batch_size(config) < batch
+    samples = config.engine.name == "none"
     return MemoryPlan(
         weights=weights,
         adapter=adapter,
@@ -144,9 +145,11 @@ def plan_memory(
         judge=sum(of_judges.values()),
         judging=max((plan.while_sampling for _, plan in plans), default=0),
         optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
-        cache=plan_cache(a, config, compute_bytes, shape).bytes,
+        cache=plan_cache(a, config, compute_bytes, shape).bytes if samples else 0,
         sampling=numbers_read * compute_bytes
-        + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32),
+        + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32)
+        if samples
+        else 0,
         gradients=2 * trained,
         activations=a.num_layers * _input_bytes(a, config, compute_bytes, shape) if model.remat else activations,
         recomputed=round((_EXPERTS_BACKWARD if a.num_experts else _REMAT_BACKWARD) * max(layer, linear))

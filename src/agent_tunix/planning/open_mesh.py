@@ -7,7 +7,7 @@ from dataclasses import replace
 import jax
 
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
-from agent_tunix.config.schema import Config
+from agent_tunix.config.schema import Config, EngineConfig
 from agent_tunix.errors import ConfigError
 from agent_tunix.planning.cache_plan import check_cache, plan_cache
 from agent_tunix.planning.memory import MemoryPlan, check_memory, host_memory, plan_memory
@@ -37,8 +37,8 @@ def open_mesh(
         ConfigError: There are too few devices, the shape does not divide the model evenly, or the weights, alone or
             with keys and values, exceed the memory of the devices.
     """
-    if num_rows is None:  # nothing trains, and the teacher may be on another machine
-        config = replace(config, grpo=replace(config.grpo, teacher=None))
+    if num_rows is None:  # nothing trains, and the teacher may be on another machine; it samples here
+        config = replace(config, grpo=replace(config.grpo, teacher=None), engine=EngineConfig())
     shape, quantization = read_mesh_shape(config.model.mesh_shape), config.model.quantization
     compute_bytes = compute_dtype(config.model.dtype).itemsize
 
@@ -65,7 +65,7 @@ def open_mesh(
     mesh = make_mesh(shape)
     if warning := check_memory(plan(shape), available_memory(mesh) // shape.size):
         _LOGGER.warning("%s", warning)
-    if num_rows is not None:
+    if num_rows is not None and config.engine.name == "none":
         cache = plan_cache(architecture, config, compute_bytes, shape)
         check_cache(cache, plan(shape).held, available_memory(mesh) // shape.size)
     return mesh

@@ -116,7 +116,10 @@ def work_of_sampling(
 
 
 def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> dict[str, WorkEstimate]:
-    """Return the work of each phase of a step: prefill, decode, reference (with a KL penalty), teacher and update."""
+    """Return the work of each phase of a step: prefill, decode, reference (with a KL penalty), teacher and update.
+
+    With an engine, the first two are not here.
+    """
     model = config.model
     B, G = config.training.batch_size, config.grpo.num_generations
     P, T = prompt_tokens(config), episode_tokens(config)
@@ -130,7 +133,9 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
     logits = N * T * counts.of_logits
     gathered = _gathered_weights(a, config, compute_bytes, shape)
     one_way = _sent_tokens(a, compute_bytes, shape, tokens)
-    phases = work_of_sampling(a, config, compute_bytes, shape, prompts=B, group=G)
+    phases = {}
+    if config.engine.name == "none":
+        phases = work_of_sampling(a, config, compute_bytes, shape, prompts=B, group=G)
     if config.grpo.beta != 0.0:
         phases["reference"] = _work_of_pass(a, config, compute_bytes, shape, model.lora_rank, gathered)
     if config.grpo.teacher is not None and is_initial_policy(config):

@@ -1,5 +1,6 @@
 """The policy, loaded from a Hugging Face directory onto a mesh, and its reference policy."""
 
+import itertools
 from pathlib import Path
 from typing import cast
 
@@ -109,6 +110,31 @@ def load_decoder(
         if isinstance(module, Decoder | Attention | GatedDeltaNet | Experts):
             module.mesh = mesh
     return model
+
+
+def replace_weights(model: Decoder, directory: Path, mesh: jax.sharding.Mesh) -> None:
+    """Replace the weights of a model by those of a directory, module by module, so that few exist twice.
+
+    Args:
+        model: Model without an adapter. Its types, quantisation and shardings stay.
+        directory: Hugging Face directory of a model of the same architecture.
+        mesh: Mesh of the model.
+
+    Raises:
+        ModelError: The model has an adapter, the directory has another architecture, or a file is damaged.
+    """
+    if has_adapter(model):
+        raise ModelError("weights can replace those of a model without an adapter only; load an adapter instead")
+    architecture = read_architecture(directory)
+    if architecture != model.config:
+        raise ModelError(
+            f"the weights of {directory} must be of the architecture of the model that they replace, but are not; "
+            "load weights of the same model"
+        )
+    located = locate_tensors(directory, architecture)
+    leaves = nnx.to_flat_state(nnx.state(model))
+    for _, of_module in itertools.groupby(leaves, key=lambda leaf: leaf[0][:-1]):
+        nnx.update(model, read_weights(located, nnx.from_flat_state(list(of_module)), mesh))
 
 
 def copy_reference(policy: nnx.Module) -> nnx.Module:

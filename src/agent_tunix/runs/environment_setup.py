@@ -12,7 +12,8 @@ from agent_tunix.config.episodes import has_agent, has_environment, verifiers_na
 from agent_tunix.config.schema import Config
 from agent_tunix.data import Example, RowError
 from agent_tunix.environments import EnvironmentRecipe
-from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe, check_agent, sendable_agent
+from agent_tunix.environments import agents as own_agents
+from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe
 from agent_tunix.environments.agents.recipe import read_command
 from agent_tunix.environments.conventions.mcp_server import McpServer
 from agent_tunix.environments.running import EnvironmentSet, HostingLimits, make_recipes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agent_tunix.data.prompt_lengths import EpisodeOverhead
     from agent_tunix.policy.chat.tokenizer import Tokenizer
     from agent_tunix.sampling.episodes import EpisodeSampler
+    from agent_tunix.sampling.requests import TokenSource
     from agent_tunix.sampling.sampler import Sampler
 
 _LOGGER = logging.getLogger("agent_tunix.environments")
@@ -78,7 +80,7 @@ def agent_recipe(config: Config, working_directory: Path) -> AgentRecipe:
         return replace(recipe, modules=tuple(config.environment.modules))
     command = () if agent.command is None else read_command(agent.command)
     modules, args = tuple(config.environment.modules), config.environment.args
-    return AgentRecipe(agent.function or "", command, args, modules, working_directory)
+    return AgentRecipe(agent.function, args, modules, working_directory=working_directory, command=command)
 
 
 def _open_agents(config: Config, working_directory: Path) -> AgentPool:
@@ -92,8 +94,7 @@ def _open_agents(config: Config, working_directory: Path) -> AgentPool:
     limits = AgentLimits(asked.agent.timeout_s, asked.memory_mb, asked.agent.max_concurrency)
     if verifiers_name(config) is not None:  # reading its rows has checked it
         return open_agents(recipe, limits)
-    agent = check_agent(recipe)
-    return AgentPool(sendable_agent(recipe), limits, is_shared=agent is not None and agent.is_shared)
+    return own_agents.open_agents(recipe, limits)
 
 
 def check_environments(config: Config, working_directory: Path, examples: Mapping[str | None, Example]) -> None:
@@ -148,11 +149,16 @@ def _check_lengths(config: Config, environments: EnvironmentSet, examples: Mappi
 
 
 def make_episode_sampler(
-    config: Config, sampler: "Sampler", environments: EnvironmentSet, tokenizer: "Tokenizer"
+    config: Config,
+    sampler: "Sampler",
+    environments: EnvironmentSet,
+    tokenizer: "Tokenizer",
+    source: "TokenSource | None" = None,
 ) -> "EpisodeSampler":
-    """Return the sampler of the episodes of a run with environments."""
+    """Return the sampler of the episodes of a run with environments, whose tokens may come from a source."""
     from agent_tunix.distributed import here
     from agent_tunix.distributed.shared_environments import SharedEnvironments
+    from agent_tunix.engines.episodes import EngineEpisodeSampler
     from agent_tunix.sampling.episodes import EpisodeLimits, EpisodeSampler
 
     asked = config.environment
@@ -168,6 +174,9 @@ def make_episode_sampler(
     encoder = make_episode_encoder(config, tokenizer, sampler.eos_ids)
     if environments.may_have_tools:
         log_call_format(encoder)
+    if source is not None:
+        from_first = None if here().count == 1 else here().from_first
+        return EngineEpisodeSampler(source, sampler, shared, encoder, limits, from_first)
     return EpisodeSampler(sampler, shared, encoder, limits)
 
 

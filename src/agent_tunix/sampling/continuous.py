@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -24,8 +24,9 @@ from typing import Any, cast
 
 import jax
 
-from agent_tunix.errors import OverloadedError, RequestRefusedError
+from agent_tunix.errors import ModelError, OverloadedError, RequestRefusedError
 from agent_tunix.policy.files.adapter_files import read_adapter
+from agent_tunix.policy.model import replace_weights
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.variables import Parts
 from agent_tunix.sampling.kept_texts import KeptTexts
@@ -46,28 +47,12 @@ _LOGGER = logging.getLogger("agent_tunix.serving")
 
 
 @dataclass(frozen=True)
-class SamplerCounts:
-    """The work of a sampler since it was made.
+class _Load:
+    """Weights to load."""
 
-    Attributes:
-        requests: Requests that were answered.
-        prompt_tokens: Tokens of their prompts, and of those being answered.
-        cached_tokens: Those that did not have to be read.
-        read_tokens: Tokens of prompts that were read.
-        written_tokens: Tokens of replies.
-        wasted_tokens: Tokens that were written after a stop string or stop token, and dropped.
-        waiting: Requests that wait now.
-        running: Requests that are being answered now.
-    """
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    read_tokens: int = 0
-    written_tokens: int = 0
-    wasted_tokens: int = 0
-    waiting: int = 0
-    running: int = 0
+    directory: Path
+    version: int
+    future: Future[None]
 
 
 class ContinuousSampler:
@@ -84,6 +69,10 @@ class ContinuousSampler:
         chunk_tokens: Tokens after which requests may join and leave.
         version: Function that returns the number of weight updates of the policy. Where it changes, nothing that was
             read before is used for new requests.
+
+    Attributes:
+        counts: Tokens of prompts (`prompt`), those of them that did not have to be read (`cached`) and that were
+            (`read`), and tokens of replies (`written`).
     """
 
     def __init__(
@@ -109,8 +98,9 @@ class ContinuousSampler:
         self._waiting: deque[ServedRow] = deque()
         self._reading: deque[ServedRow] = deque()
         self._writing: list[ServedRow] = []
+        self._loads: deque[_Load] = deque()
         self._is_closed = False
-        self._counts = dict.fromkeys(SamplerCounts.__dataclass_fields__, 0)
+        self.counts: Counter[str] = Counter()
         self._programs = PlacePrograms(num_places, max_context, chunk_tokens, sampler.pad_id, sampler.eos_ids)
 
     # --- from any thread -------------------------------------------------------------------------------------------
@@ -142,25 +132,11 @@ class ContinuousSampler:
         """Refuse a request that cannot be answered.
 
         Raises:
-            RequestRefusedError: A value is out of range.
+            RequestRefusedError: It has no prompt, unknown ids, or more tokens than the context.
         """
-        top_k = request.top_k
         vocab_size = self._sampler.policy.config.vocab_size  # type: ignore[attr-defined]
-        rules = {
-            "prompt: at least one token": bool(request.prompt),
-            f"prompt: ids from 0 to {vocab_size - 1}": all(0 <= token < vocab_size for token in request.prompt),
-            "max_tokens: at least 1, or 0 with the prompt's log-probabilities": request.max_tokens
-            >= (0 if request.with_prompt_logps else 1),
-            "temperature: 0 or more, and finite": 0 <= request.temperature < float("inf"),
-            "top_k: at least 1, or none": top_k is None or top_k >= 1,
-            "top_p: above 0, at most 1": 0 < request.top_p <= 1,
-            "min_p: at least 0, below 1": 0 <= request.min_p < 1,
-            f"num_alternatives: from 0 to {MOST_ALTERNATIVES}": 0 <= request.num_alternatives <= MOST_ALTERNATIVES,
-            "stop_strings: none of them empty": all(request.stop_strings),
-        }
-        for rule, holds in rules.items():
-            if not holds:
-                raise RequestRefusedError(f"a request must have {rule}; the request has another value")
+        if not request.prompt or not all(0 <= token < vocab_size for token in request.prompt):
+            raise RequestRefusedError(f"a prompt must have one or more ids from 0 to {vocab_size - 1}, but has others")
         length = len(request.prompt) + request.max_tokens
         if length > self.max_context:
             raise RequestRefusedError(
@@ -191,17 +167,31 @@ class ContinuousSampler:
         if self._policies.pop(name, None) is None:
             raise RequestRefusedError(f"an adapter must be loaded to unload it, but {name!r} is not", code="no_adapter")
 
+    def load_weights(self, directory: Path, version: int) -> Future[None]:
+        """Sample with other weights from when the requests that are being answered have ended.
+
+        Adapters are forgotten, because their base is replaced.
+
+        Args:
+            directory: Hugging Face directory of the same model.
+            version: Number of the weights, which replies then have.
+
+        Returns:
+            A future that is done when the weights are in use. If they do not fit, it fails with ModelError, and the
+            weights stay as they were unless a file is damaged.
+        """
+        load = _Load(directory, version, Future())
+        with self._changed:
+            if self._is_closed:
+                raise _closed()
+            self._loads.append(load)
+            self._changed.notify_all()
+        return load.future
+
     @property
     def adapters(self) -> list[str]:
         """The names of the adapters."""
         return sorted(name for name in self._policies if name is not None)
-
-    @property
-    def counts(self) -> SamplerCounts:
-        """The work of the sampler so far."""
-        with self._changed:
-            running = len(self._reading) + len(self._writing)
-            return SamplerCounts(**{**self._counts, "waiting": len(self._waiting), "running": running})
 
     def wake(self) -> None:
         """Let `serve_until` and `serve_forever` look at their conditions."""
@@ -241,7 +231,7 @@ class ContinuousSampler:
 
     def _wait(self, is_done: Callable[[], bool]) -> None:
         with self._changed:
-            if not self._waiting and not is_done():
+            if not self._waiting and not self._loads and not is_done():
                 self._changed.wait(_IDLE_S)
 
     def warm_up(self) -> int:
@@ -271,8 +261,9 @@ class ContinuousSampler:
             Exception: Whatever failed. All requests that were not answered fail with it.
         """
         try:
-            self._follow_weights()
             self._drop_cancelled()
+            did_load = self._load_weights()
+            self._follow_weights()
             self._admit()
             did_read = self._read_next()
             # Few rows write as slowly as many, so more are read first. One long prompt alone keeps no others waiting.
@@ -285,7 +276,25 @@ class ContinuousSampler:
             self._programs.drop()
             self._fail(error if isinstance(error, Exception) else _closed())
             raise
-        return did_read or did_write
+        return did_read or did_write or did_load
+
+    def _load_weights(self) -> bool:
+        """Replace the weights as asked, once no request is being answered; return True if that was done."""
+        if not self._loads or self._reading or self._writing:
+            return False
+        load = self._loads[0]
+        try:
+            replace_weights(cast(Decoder, self._sampler.policy), load.directory, self._sampler.mesh)
+        except ModelError as error:
+            load.future.set_exception(error)
+        else:
+            self._policies = {None: self._policies[None]}
+            self._version = lambda: load.version
+            self._texts.clear()
+            load.future.set_result(None)
+        with self._changed:
+            self._loads.popleft()
+        return True
 
     def _follow_weights(self) -> None:
         version = self._version()
@@ -301,6 +310,9 @@ class ContinuousSampler:
             rows = [*self._waiting, *self._reading, *self._writing]
             for queue in (self._waiting, self._reading, self._writing):
                 queue.clear()
+            loads, self._loads = self._loads, deque()
+        for load in loads:
+            load.future.set_exception(error)
         for row in rows:
             if row.place >= 0:
                 self._texts.keep(row.place, 0)
@@ -323,7 +335,7 @@ class ContinuousSampler:
     def _admit(self) -> None:
         """Give places to requests that wait, in order of their arrival."""
         with self._changed:
-            rows = list(self._waiting)
+            rows = [] if self._loads else list(self._waiting)
         for row in rows:
             request, version = row.request, self._current_version
             # Log-probabilities of a prompt need all of it to be read; a label of its own shares nothing.
@@ -339,8 +351,8 @@ class ContinuousSampler:
             with self._changed:
                 self._waiting.remove(row)
                 (self._reading if self._num_unread(row) else self._writing).append(row)
-                self._counts["prompt_tokens"] += len(request.prompt)
-                self._counts["cached_tokens"] += row.num_cached
+                self.counts["prompt"] += len(request.prompt)
+                self.counts["cached"] += row.num_cached
 
     def _num_unread(self, row: ServedRow) -> int:
         """Return the tokens of a prompt that are to be read, without the last, with which the reply begins."""
@@ -374,7 +386,7 @@ class ContinuousSampler:
             if wants_logps:
                 row.add_prompt_scores(_of_row(scores, number, count))
             with self._changed:
-                self._counts["read_tokens"] += count
+                self.counts["read"] += count
                 self._reading.remove(row)
                 (self._reading if self._num_unread(row) else self._writing).append(row)
         self._admit()  # rows that begin with a prompt that was just read, before it is continued
@@ -412,15 +424,13 @@ class ContinuousSampler:
 
     def _hand_on(self, row: ServedRow, start: int, *, ended: bool) -> None:
         """End a reply at its first stop, and give its new tokens to whoever reads along."""
-        num_dropped = row.cut_at_stop(start, self._sampler.tokenizer)
+        was_cut = row.cut_at_stop(start, self._sampler.tokenizer)
         finish_reason = None
-        if ended or num_dropped is not None:
+        if ended or was_cut:
             finish_reason = "stop"
         elif len(row.tokens) == row.request.max_tokens:
             finish_reason = "length"
-        with self._changed:
-            self._counts["written_tokens"] += len(row.tokens) - start
-            self._counts["wasted_tokens"] += num_dropped or 0
+        self.counts["written"] += len(row.tokens) - start
         if row.on_part is not None and not row.future.cancelled():
             try:
                 row.on_part(row.part(start, finish_reason))
@@ -435,7 +445,6 @@ class ContinuousSampler:
         self._texts.keep(row.place, min(length, int(self._texts.filled[row.place])))
         with self._changed:
             self._writing.remove(row)
-            self._counts["requests"] += 1
         if row.future.set_running_or_notify_cancel():
             if error is None:
                 row.future.set_result(row.whole(finish_reason))

@@ -28,7 +28,7 @@ from agent_tunix.policy.mesh import fetch, place_rows, row_shards
 from agent_tunix.policy.variables import Parts
 from agent_tunix.rewards.faults import describe_fault
 from agent_tunix.sampling.lengths import bucket
-from agent_tunix.sampling.sampler import Completions, Sampler
+from agent_tunix.sampling.sampler import Completions, Sampler, pad_prompts
 from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.sampling.turns import TurnInputs, draw_noise, new_cache, pack, read_prompts, take_turn
 
@@ -51,15 +51,15 @@ class Environments(Protocol):
         """Return the environment of a new episode of a row."""
         ...
 
-    def for_each(self, function: Callable[["_Row"], None], items: Iterable["_Row"]) -> None:
+    def for_each(self, function: Callable[["EpisodeRow"], None], items: Iterable["EpisodeRow"]) -> None:
         """Call a function on episodes."""
         ...
 
-    def submit(self, function: Callable[["_Row"], None], item: "_Row") -> Future[None]:
+    def submit(self, function: Callable[["EpisodeRow"], None], item: "EpisodeRow") -> Future[None]:
         """Begin to call a function on an episode."""
         ...
 
-    def release(self, function: Callable[["_Row"], None], items: Iterable["_Row"]) -> None:
+    def release(self, function: Callable[["EpisodeRow"], None], items: Iterable["EpisodeRow"]) -> None:
         """Call a function on episodes after an error."""
         ...
 
@@ -84,7 +84,7 @@ class EpisodeLimits:
 
 
 @dataclass(eq=False)
-class _Row:
+class EpisodeRow:
     """An episode and its tokens.
 
     Attributes:
@@ -121,9 +121,11 @@ class _Row:
 
     @property
     def is_live(self) -> bool:
+        """True until the episode stops."""
         return self.episode.stop_reason is None
 
     def add(self, tokens: Sequence[int], *, sampled: bool, logps: Sequence[float] | None = None) -> None:
+        """Add tokens of the policy, or of tools and environments, after the others."""
         self.tokens += tokens
         self.sampled += [sampled] * len(tokens)
         self.logps += logps or [0.0] * len(tokens)
@@ -175,13 +177,13 @@ class EpisodeSampler:
             max_prompt_length: Longest prompt, with tools and the text of `reset`.
         """
         rows = [
-            _Row(number, self._new_episode(batch.columns[number // num_generations]))
+            EpisodeRow(number, self._new_episode(batch.columns[number // num_generations]))
             for number in range(len(batch.prompts) * num_generations)
         ]
-        answering: dict[Future[None], _Row] = {}
+        answering: dict[Future[None], EpisodeRow] = {}
         results: dict[int, EpisodeResult] = {}
 
-        def conclude(row: _Row) -> None:
+        def conclude(row: EpisodeRow) -> None:
             results[row.number] = row.episode.conclude()
 
         try:
@@ -200,12 +202,17 @@ class EpisodeSampler:
     # --- beginning -------------------------------------------------------------------------------------------------
 
     def _begin(
-        self, rows: Sequence[_Row], batch: PromptBatch, key: jax.Array, num_generations: int, max_prompt_length: int
+        self,
+        rows: Sequence[EpisodeRow],
+        batch: PromptBatch,
+        key: jax.Array,
+        num_generations: int,
+        max_prompt_length: int,
     ) -> None:
         """Begin all episodes and encode their prompts."""
         words = [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
 
-        def begin(row: _Row) -> None:
+        def begin(row: EpisodeRow) -> None:
             group = row.number // num_generations
             seed = int(np.random.SeedSequence(words, spawn_key=(group,)).generate_state(1)[0])
             row.episode.begin(batch.columns[group], [dict(message) for message in batch.messages[group]], seed)
@@ -224,7 +231,7 @@ class EpisodeSampler:
             fail_on_tool_error=self._limits.fail_on_tool_error,
         )
 
-    def _encode_group(self, rows: Sequence[_Row], max_prompt_length: int) -> None:
+    def _encode_group(self, rows: Sequence[EpisodeRow], max_prompt_length: int) -> None:
         """Encode the prompt that a group shares. An episode that began with another prompt has failed."""
         first = next((row for row in rows if row.is_live), None)
         ids: list[int] = [self._sampler.pad_id]
@@ -263,8 +270,8 @@ class EpisodeSampler:
 
     def _take_turns(
         self,
-        rows: Sequence[_Row],
-        answering: dict[Future[None], _Row],
+        rows: Sequence[EpisodeRow],
+        answering: dict[Future[None], EpisodeRow],
         key: jax.Array,
         sampling: SamplingParams,
         num_generations: int,
@@ -314,21 +321,21 @@ class EpisodeSampler:
             )
             ended_rows = self._read(layout, inputs, fetch(turn), turn_tokens)
             if self._limits.waits_for_all:
-                self._environments.for_each(_answer, ended_rows)
+                self._environments.for_each(answer, ended_rows)
             else:
-                answering |= {self._environments.submit(_answer, row): row for row in ended_rows}
+                answering |= {self._environments.submit(answer, row): row for row in ended_rows}
                 ended_rows = self._answered(answering, [row for row in layout if row is not None])
             self._reply([row for row in ended_rows if row.is_live])
 
     def _stages(
-        self, num_prompts: int, layout: Sequence[_Row | None], prompt_slots: int, num_tokens: int
+        self, num_prompts: int, layout: Sequence[EpisodeRow | None], prompt_slots: int, num_tokens: int
     ) -> tuple[Stage, ...]:
         """Return the stages of a call; only one if rows lie on several devices, which must not exchange rows."""
         planned = plan_stages(num_prompts, len(layout) // num_prompts, prompt_slots, num_tokens)
         stages = [stage._replace(length=0) for stage in planned]
         return tuple(dict.fromkeys(stages)) if row_shards(self.mesh) == 1 else (stages[0],)
 
-    def _answered(self, answering: dict[Future[None], _Row], live: Sequence[_Row]) -> list[_Row]:
+    def _answered(self, answering: dict[Future[None], EpisodeRow], live: Sequence[EpisodeRow]) -> list[EpisodeRow]:
         """Return the rows whose tools have answered. Wait for one of them if no row can write."""
         nobody_writes = not any(row.is_writing for row in live)
         futures = wait(answering, None if nobody_writes else 0, FIRST_COMPLETED).done
@@ -336,16 +343,13 @@ class EpisodeSampler:
             future.result()
         return sorted((answering.pop(future) for future in futures), key=lambda row: row.number)
 
-    def _prefixes(self, rows: Sequence[_Row], max_prompt_length: int) -> tuple[np.ndarray, np.ndarray]:
+    def _prefixes(self, rows: Sequence[EpisodeRow], max_prompt_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the prompts of the groups without their last tokens, padded on the left, and their lengths."""
         prompts = [row.prompt[:-1] for row in rows]
         width = bucket(max(1, *map(len, prompts)), max_prompt_length)
-        prompt_BP = np.full((len(prompts), width), self._sampler.pad_id, np.int32)
-        for padded, ids in zip(prompt_BP, prompts, strict=True):
-            padded[width - len(ids) :] = ids
-        return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
+        return pad_prompts(prompts, width, self._sampler.pad_id)
 
-    def _arrange(self, rows: Sequence[_Row], num_generations: int) -> list[_Row | None]:
+    def _arrange(self, rows: Sequence[EpisodeRow], num_generations: int) -> list[EpisodeRow | None]:
         """Return the row at each place of the batch. Rows that have ended leave, if a quarter of the places suffices.
 
         Every number of places needs a compiled program of its own, so only a few numbers are used.
@@ -361,7 +365,7 @@ class EpisodeSampler:
                 places = -(-places // 4)
         return [row for group in groups for row in [*group, *[None] * (places - len(group))]]
 
-    def _inputs(self, layout: Sequence[_Row | None], num_tokens: int, turn_tokens: int) -> tuple[TurnInputs, int]:
+    def _inputs(self, layout: Sequence[EpisodeRow | None], num_tokens: int, turn_tokens: int) -> tuple[TurnInputs, int]:
         """Return the inputs of a call, and the number of slots that the cache needs.
 
         Args:
@@ -405,7 +409,9 @@ class EpisodeSampler:
         most = self._limits.max_episode_tokens + C + num_tokens
         return inputs, most if most <= _SMALL_CACHE else bucket(int(inputs.filled.max()) + C + num_tokens, most)
 
-    def _read(self, layout: Sequence[_Row | None], inputs: TurnInputs, turn: Any, turn_tokens: int) -> list[_Row]:
+    def _read(
+        self, layout: Sequence[EpisodeRow | None], inputs: TurnInputs, turn: Any, turn_tokens: int
+    ) -> list[EpisodeRow]:
         """Add the tokens that the policy wrote to their rows, and return the rows whose turns have ended."""
         start, C = int(inputs.filled.max()), inputs.chunk.shape[1]
         ended_rows = []
@@ -432,12 +438,16 @@ class EpisodeSampler:
             elif len(row.tokens) == row.turn_start + turn_tokens:
                 row.cut_reason = StopReason.MAX_TURN_TOKENS
                 ended_rows.append(row)
-        texts = self._sampler.decode([row.tokens[row.turn_start :] for row in ended_rows])
-        for row, text in zip(ended_rows, texts, strict=True):
-            row.text, row.is_writing = text, False
+        self._end_turns(ended_rows)
         return ended_rows
 
-    def _reply(self, rows: Sequence[_Row]) -> None:
+    def _end_turns(self, rows: Sequence[EpisodeRow]) -> None:
+        """Decode the turns that have ended."""
+        texts = self._sampler.decode([row.tokens[row.turn_start :] for row in rows])
+        for row, text in zip(rows, texts, strict=True):
+            row.text, row.is_writing = text, False
+
+    def _reply(self, rows: Sequence[EpisodeRow]) -> None:
         """Add the replies of tools and environments to the rows whose episodes continue."""
         continuing = []
         for row in rows:
@@ -459,7 +469,9 @@ class EpisodeSampler:
 
     # --- the result ------------------------------------------------------------------------------------------------
 
-    def _collect(self, rows: Sequence[_Row], results: Sequence[EpisodeResult], max_prompt_length: int) -> Completions:
+    def _collect(
+        self, rows: Sequence[EpisodeRow], results: Sequence[EpisodeResult], max_prompt_length: int
+    ) -> Completions:
         N, L = len(rows), self._limits.max_episode_tokens
         prompts = np.full((N, max_prompt_length), self._sampler.pad_id, np.int32)
         tokens = np.full((N, L), self._sampler.pad_id, np.int32)
@@ -485,7 +497,7 @@ class EpisodeSampler:
         )
 
 
-def _answer(row: _Row) -> None:
+def answer(row: EpisodeRow) -> None:
     """Let the environment answer a turn of the policy."""
     if row.cut_reason is None:
         row.episode.write(row.text)
@@ -499,7 +511,7 @@ def _last_replies(episode: Episode) -> list[Message]:
     return episode.messages[last + 1 :] or [{"role": "user", "content": ""}]
 
 
-def _moves(layout: Sequence[_Row | None], num_slots: int) -> tuple[np.ndarray, np.ndarray]:
+def _moves(layout: Sequence[EpisodeRow | None], num_slots: int) -> tuple[np.ndarray, np.ndarray]:
     """Return, for each row of the next cache, its row and slots in the current cache."""
     row_n = np.zeros(len(layout), np.int32)
     slot_nS = np.zeros((len(layout), num_slots), np.int32)

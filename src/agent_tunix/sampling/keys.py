@@ -33,6 +33,12 @@ def derive_key(seed: int, use: Use, *numbers: int) -> jax.Array:
     return key
 
 
+def derive_seed(key: jax.Array, *numbers: int) -> int:
+    """Return a seed from 0 to 2³² - 1 from a key and numbers that identify its use, such as the row of a batch."""
+    words = [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
+    return int(np.random.SeedSequence(words, spawn_key=numbers).generate_state(1)[0])
+
+
 def key_words(seed: int, use: Use, *numbers: int) -> Any:
     """Return the two words of the key that `derive_key` returns, a NumPy array."""
     return np.random.SeedSequence(seed, spawn_key=(use, *numbers)).generate_state(2)

@@ -86,7 +86,7 @@ class TokenSource(Protocol):
 
         Raises:
             OverloadedError: Too many requests wait.
-            RequestRefusedError: The prompt and `max_tokens` exceed the context or the memory, the adapter is not
-                loaded, or a parameter is out of range.
+            RequestRefusedError: The prompt and `max_tokens` exceed the context, the prompt has unknown ids, or the
+                adapter is not loaded.
         """
         ...

@@ -54,6 +54,8 @@ class Completions:
         episodes: The episode of each row; None for completions of one turn.
         forks: Further rows of tokens of the episodes, which train with them. None for episodes that are always one row,
             so that the completions of a prompt share its tokens.
+        versions: [N], the step after which the policy had the weights that sampled, 0 for the first weights; None if
+            the policy itself sampled.
     """
 
     prompt_tokens: np.ndarray
@@ -66,6 +68,7 @@ class Completions:
     sampled: np.ndarray | None = None
     episodes: Sequence[EpisodeResult] | None = None
     forks: Forks | None = None
+    versions: np.ndarray | None = None
 
     @property
     def mask(self) -> np.ndarray:
@@ -114,12 +117,21 @@ def join_completions(parts: Sequence[Completions], rows: Sequence[tuple[int, int
         sampled=None if parts[0].sampled is None else take("sampled"),
         episodes=None if parts[0].episodes is None else [_episode(parts[part], row) for part, row in rows],
         forks=join_forks([part.forks for part in parts], rows),
+        versions=None if parts[0].versions is None else take("versions"),
     )
 
 
 def _episode(completions: Completions, row: int) -> EpisodeResult:
     assert completions.episodes is not None
     return completions.episodes[row]
+
+
+def pad_prompts(prompts: Sequence[Sequence[int]], width: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return [B, P] ids, padded on the left, and [B] lengths."""
+    prompt_BP = np.full((len(prompts), width), pad_id, np.int32)
+    for row, ids in zip(prompt_BP, prompts, strict=True):
+        row[width - len(ids) :] = ids
+    return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
 
 
 class BatchSampler(Protocol):
@@ -163,7 +175,7 @@ class Sampler:
         self.pad_id = tokenizer.pad_id()
         self.eos_ids: tuple[int, ...] = tuple(eos_tokens or tokenizer.eos_ids)
         self.stop_table = make_stop_table(tokenizer.token_texts(), stop_strings) if stop_strings else None
-        self._stop_strings = tuple(stop_strings)
+        self.stop_strings = tuple(stop_strings)
         self._parts = Parts(policy)
         self._generate = CompiledFunction(generate, static_argnames=_STATICS)
 
@@ -202,7 +214,7 @@ class Sampler:
 
     def decode(self, ids_of_rows: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each row, up to its first stop string and without special tokens."""
-        return [cut_at_stop(text, self._stop_strings) for text in self.tokenizer.decode_batch(ids_of_rows)]
+        return [cut_at_stop(text, self.stop_strings) for text in self.tokenizer.decode_batch(ids_of_rows)]
 
     def sample_batch(
         self,
@@ -240,10 +252,7 @@ class Sampler:
         # The last prompt is repeated until the devices can divide the rows evenly.
         missing = even_count(self.mesh, len(prompts), num_generations) - len(prompts)
         prompts = [*prompts, *[prompts[-1]] * missing]
-        prompt_BP = np.full((len(prompts), max_prompt_length), self.pad_id, np.int32)
-        for row, ids in zip(prompt_BP, prompts, strict=True):
-            row[max_prompt_length - len(ids) :] = ids
-        return prompt_BP, np.array([len(ids) for ids in prompts], np.int32)
+        return pad_prompts(prompts, max_prompt_length, self.pad_id)
 
     def _arguments(
         self,

@@ -80,7 +80,7 @@ class ServedRow:
             for each in zip(ids[:, :count].tolist(), logps[:, :count].tolist(), strict=True)
         ]
 
-    def cut_at_stop(self, start: int, tokenizer: Tokenizer) -> int | None:
+    def cut_at_stop(self, start: int, tokenizer: Tokenizer) -> bool:
         """Drop the tokens after the first stop token, or after the token that completes the first stop string.
 
         Args:
@@ -88,7 +88,7 @@ class ServedRow:
             tokenizer: Tokenizer of the policy.
 
         Returns:
-            The number of tokens dropped; None if the reply goes on.
+            True if there is a stop, with which the reply ends.
         """
         request = self.request
         places = (place for place in range(start, len(self.tokens)) if self.tokens[place] in request.stop_ids)
@@ -100,11 +100,10 @@ class ServedRow:
                 found = (place for place in range(start, last) if self._has_stop_string(place + 1, tokenizer))
                 end = next(found, end)
         if end is None:
-            return None
-        num_dropped = len(self.tokens) - end - 1
+            return False
         for each in (self.tokens, self.logps, self.alternatives):
             del each[end + 1 :]
-        return num_dropped
+        return True
 
     def _has_stop_string(self, length: int, tokenizer: Tokenizer) -> bool:
         text = tokenizer.decode(self.tokens[:length])

@@ -63,6 +63,13 @@ class SamplingParams:
             min_p=generation.min_p,
         )
 
+    @property
+    def of_request(self) -> dict[str, Any]:
+        """The fields of a `TokenRequest` that choose its tokens in this way."""
+        if self.greedy:
+            return {"temperature": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0}
+        return {"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p, "min_p": self.min_p}
+
 
 class RowSampling(NamedTuple):
     """The choice of tokens in each row, where rows differ; the attributes are those of `SamplingParams`.

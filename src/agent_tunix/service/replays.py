@@ -22,7 +22,7 @@ from agent_tunix.runs.stored_rewards import to_recorded
 from agent_tunix.service.scoring import BoundedReward, Deadline, in_workers
 from agent_tunix.service.settings import ReplayLimits
 from agent_tunix.service.threads import WorkThreads
-from agent_tunix.store import Format, Key
+from agent_tunix.store import Format
 from agent_tunix.store.uploads import check_upload
 from agent_tunix.tracking.live_run import LiveRun
 from agent_tunix.tracking.rollouts import RolloutReader, StoredStep
@@ -361,17 +361,15 @@ class Replays:
         self._pool = WorkThreads("replays", limits.at_once, limits.at_once, "replays are running, the most allowed")
         self._ended = threading.Event()
 
-    async def run(self, key: Key, run: LiveRun, request: ReplayRequest) -> Replayed:
-        """Run a replay for a key; see `replay_source`.
+    async def run(self, run: LiveRun, request: ReplayRequest) -> Replayed:
+        """Run a replay; see `replay_source`.
 
         Raises:
-            Problem: All places are taken, half of them are by this key, or the request cannot be replayed.
+            Problem: All places are taken, or the request cannot be replayed.
             UploadError: The changed source is not a reward function.
         """
         try:
-            return await self._pool.run_for(
-                key, replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended
-            )
+            return await self._pool.run(replay_source, run, request, self._limits, self._allow_unsandboxed, self._ended)
         except SandboxUnavailableError as error:
             raise Problem(503, "sandbox_unavailable", str(error)) from error
         except RewardError as error:

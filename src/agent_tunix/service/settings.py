@@ -16,7 +16,7 @@ class TryLimits:
     # Wall time of the whole try; completions not scored by then have the outcome `timeout`.
     total_timeout_s: float = 30.0
     memory_mb: int = 1024  # memory that the process may allocate beyond what it holds before the function is loaded
-    at_once: int = 4  # tries that run at the same time, half of them of one key; more are refused and may be repeated
+    at_once: int = 4  # tries that run at the same time; more are refused and may be repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,15 @@ class ReplayLimits:
     memory_mb: int = 1024  # memory that each process may allocate beyond what it holds before the function is loaded
     workers: int = 2
     movers: int = 12  # completions shown, those that move most
-    at_once: int = 2  # replays that run at the same time, half of them of one key; more are refused and may be repeated
+    at_once: int = 2  # replays that run at the same time; more are refused and may be repeated
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings(ServerSettings):
     """Options of `agent-tunix serve`."""
 
+    requests_per_second: float = 200.0  # requests of one key, on average; 0 disables the limit
+    burst: int = 1000  # requests that one key may make at once before the average applies
     runs: tuple[Path, ...] = ()  # directories that are searched for runs
     allow_unsandboxed: bool = False  # True to run uploaded code on a machine that cannot isolate it
     tries: TryLimits = field(default_factory=TryLimits)

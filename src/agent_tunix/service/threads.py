@@ -2,14 +2,11 @@
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Concatenate, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
+from typing import ParamSpec, TypeVar
 
 from agent_tunix.service.problems import store_unavailable
-from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 from agent_tunix.web.problems import Problem
 
@@ -25,27 +22,11 @@ class WorkThreads:
         self._most = most
         self._what = what
         self._begun = 0
-        self._begun_of: Counter[str] = Counter()
-        # All threads but one, so that slow calls of a key do not hold up those of others.
-        self._at_once_of_a_key = max(threads - 1, 1)
-        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """Run a call in a thread; raise Problem if there are too many."""
         with contextlib.ExitStack() as held:
             held.enter_context(self._place())
-            return await self._in_thread(held.pop_all(), lambda: call(*args, **kwargs))
-
-    async def run_for(
-        self, key: Key, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
-    ) -> Result:
-        """Run a call of a key, which may have half of the places; raise Problem if there are too many."""
-        turns = self._turns.setdefault(key.id, asyncio.Semaphore(self._at_once_of_a_key))
-        with contextlib.ExitStack() as held:
-            held.enter_context(self._place_of(key))
-            held.enter_context(self._place())
-            await turns.acquire()
-            held.callback(turns.release)
             return await self._in_thread(held.pop_all(), lambda: call(*args, **kwargs))
 
     async def _in_thread(self, held: contextlib.ExitStack, call: Callable[[], Result]) -> Result:
@@ -56,31 +37,15 @@ class WorkThreads:
         return await asyncio.wrap_future(future)
 
     @contextlib.contextmanager
-    def _place_of(self, key: Key) -> Iterator[None]:
-        """Hold one of the places of a key for the block."""
-        if (mine := self._begun_of[key.id]) >= max(self._most // 2, 1):
-            raise self._busy(f", {mine} of them with this key")
-        self._begun_of[key.id] += 1
-        try:
-            yield
-        finally:
-            self._begun_of[key.id] -= 1
-            self._begun_of += Counter()  # drops keys with no calls left
-
-    @contextlib.contextmanager
     def _place(self) -> Iterator[None]:
         """Hold one of the places for the block."""
         if self._begun >= self._most:
-            raise self._busy()
+            raise Problem(503, "busy", f"the server is busy: {self._begun} {self._what}; try again in a moment")
         self._begun += 1
         try:
             yield
         finally:
             self._begun -= 1
-
-    def _busy(self, of_these: str = "") -> Problem:
-        said = f"the server is busy: {self._begun} {self._what}{of_these}; try again in a moment"
-        return Problem(503, "busy", said)
 
     def close(self) -> None:
         """Wait for running calls; drop those that wait."""
@@ -91,7 +56,7 @@ _READERS = 8
 _WRITERS = 4
 # Longest wait for a read, for a thread included.
 READ_TIMEOUT_S = 20.0
-# Writes that run or wait, half of them of one key. Checking an upload takes about 50 ms, so a full queue lasts some
+# Writes that run or wait. Checking an upload takes about 50 ms, so a full queue lasts some
 # seconds; checking a hostile one takes ten seconds.
 _MOST_WRITES = 512
 
@@ -122,18 +87,14 @@ class StoreCalls:
             raise store_unavailable() from None
 
     async def write(
-        self,
-        call: Callable[Concatenate[Key, Arguments], Result],
-        key: Key,
-        *args: Arguments.args,
-        **kwargs: Arguments.kwargs,
+        self, call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Make a call that changes something for a key. Once started it completes, even if the client disconnects.
+        """Make a call that changes something. Once started it completes, even if the client disconnects.
 
         Raises:
-            Problem: Too many calls are waiting, in total or of this key.
+            Problem: Too many calls are waiting.
         """
-        return await self._writers.run_for(key, call, key, *args, **kwargs)
+        return await self._writers.run(call, *args, **kwargs)
 
     def close(self) -> None:
         """Wait for the writes that have started."""

@@ -12,7 +12,6 @@ from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
 from agent_tunix.service.scoring import Deadline, in_workers
 from agent_tunix.service.settings import TryLimits
 from agent_tunix.service.threads import WorkThreads
-from agent_tunix.store import Key
 from agent_tunix.web.problems import Problem
 
 
@@ -41,14 +40,14 @@ class Tries:
         self._allow_unsandboxed = allow_unsandboxed
         self._pool = WorkThreads("tries", limits.at_once, limits.at_once, "tries are running, the most allowed")
 
-    async def run(self, key: Key, source: UploadedSource, rows: Sequence[TrialRow], step: int = 0) -> Tried:
-        """Score completions with an uploaded function for a key; its code runs only in workers.
+    async def run(self, source: UploadedSource, rows: Sequence[TrialRow], step: int = 0) -> Tried:
+        """Score completions with an uploaded function; its code runs only in workers.
 
         Raises:
-            Problem: All places are taken, or half of them by this key.
+            Problem: All places are taken.
             RewardError: The function cannot be called, for example because a row lacks a column that it needs.
         """
-        return await self._pool.run_for(key, try_reward, source, rows, step, self._limits, self._allow_unsandboxed)
+        return await self._pool.run(try_reward, source, rows, step, self._limits, self._allow_unsandboxed)
 
     def close(self) -> None:
         """Wait for running tries."""

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agent_tunix.environments import AgentRecord, CallRecord, CallResult, EpisodeResult, Message, StopReason
 from agent_tunix.environments.agents import AgentOutcome, failed_score
 from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.forks import Decode
-from agent_tunix.serving.rows import main_row, make_rows, transcript
+from agent_tunix.serving.rows import main_row, make_rows
 
 _NO_CALLS = (
     "the agent made no call of the policy that ended, so nothing of it can train; it must use OPENAI_BASE_URL and "
@@ -43,22 +44,21 @@ def make_result(
     """
     rows = make_rows(calls)
     main = main_row(rows)
-    if main is None:
-        if outcome.kind == "ok":
-            outcome = AgentOutcome(
-                "no_calls", message=_explained(_NO_CALLS, refused, met_limit), seconds=outcome.seconds
-            )
+    last = None if main is None else calls[rows[main].calls[-1]]
+    if last is None:
         messages, first = [dict(message) for message in prompt], len(prompt)
+        if outcome.kind == "ok":
+            outcome = replace(outcome, kind="no_calls", score=None, message=_explained(_NO_CALLS, refused, met_limit))
+    elif last.reply is None:  # a completion of plain text or ids
+        messages, first = _plain_messages(last, decode), 1
     else:
-        messages = transcript(calls, rows, decode)
-        # A completion of plain text or ids has no messages; its transcript begins with its prompt.
-        first = len(calls[rows[main].calls[0]].messages) if calls[rows[main].calls[-1]].reply is not None else 1
-        first = first or 1
+        messages = [*map(dict, last.messages), dict(last.reply)]
+        first = len(calls[rows[main or 0].calls[0]].messages) or 1
     if outcome.kind not in ("ok", "no_calls") and refused:
         kind = "limit_exceeded" if outcome.kind == "error" and met_limit else outcome.kind
-        outcome = AgentOutcome(kind, message=_explained(outcome.message, refused, met_limit), seconds=outcome.seconds)
+        outcome = replace(outcome, kind=kind, score=None, message=_explained(outcome.message, refused, met_limit))
     has_failed = outcome.kind != "ok"
-    was_cut = main is not None and calls[rows[main].calls[-1]].finish_reason == "length"
+    was_cut = last is not None and last.finish_reason == "length"
     stop_reason = StopReason.MAX_TURN_TOKENS if was_cut else StopReason.FINISHED
     return EpisodeResult(
         messages,
@@ -71,6 +71,11 @@ def make_result(
         text="\n".join(str(message.get("content") or "") for message in messages[first:]),
         agent=AgentRecord(outcome=outcome.kind),
     )
+
+
+def _plain_messages(call: RecordedCall, decode: Decode) -> list[Message]:
+    texts = {"user": decode(call.prompt), "assistant": decode(call.tokens)}
+    return [{"role": role, "content": text} for role, text in texts.items()]
 
 
 def _explained(message: str, refused: str, met_limit: bool) -> str:

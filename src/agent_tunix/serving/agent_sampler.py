@@ -108,10 +108,7 @@ class AgentSampler:
         self._num_batches = 0
         self._source = make_source(lambda: self._num_batches)
         self._recorder = RolloutRecorder(limits.max_calls, limits.max_tokens)
-        # Nobody but the agents calls the server, and a client that retries must not lock out the others.
-        self._settings = PolicySettings(
-            port=0, requests_per_second=0.0, accepts_any_model=True, max_context=limits.max_context
-        )
+        self._settings = PolicySettings(port=0, accepts_any_model=True, max_context=limits.max_context)
         self._service = PolicyService(
             self._source, self._tokenizer, self._settings, ChatEncoder(encoder), self._recorder
         )
@@ -190,10 +187,7 @@ class AgentSampler:
             return replace(
                 request,
                 max_tokens=min(request.max_tokens, sampling.max_new_tokens),
-                temperature=0.0 if sampling.greedy else sampling.temperature,
-                top_k=None if sampling.greedy else sampling.top_k,
-                top_p=1.0 if sampling.greedy else sampling.top_p,
-                min_p=0.0 if sampling.greedy else sampling.min_p,
+                **sampling.of_request,
                 seed=seeds.of(request.prompt),
                 stop_strings=tuple(dict.fromkeys((*request.stop_strings, *self._limits.stop_strings))),
                 adapter=None,

@@ -20,14 +20,14 @@ from agent_tunix.serving.routes.completions import create_completion, encode_tex
 from agent_tunix.version import __version__
 from agent_tunix.web import failures
 from agent_tunix.web.documentation import error_responses, make_document
-from agent_tunix.web.limits import FailedLogins, TokenBuckets
+from agent_tunix.web.limits import FailedLogins
 from agent_tunix.web.middleware import LOOPBACK, Bodies, Envelope, Hosts
 from agent_tunix.web.problems import Json, Problem, answer_problem
 
 _ERRORS = {
     400: "The request is invalid, asks for something that is not supported, or exceeds the context",
     401: "The key is missing or not one of this server",
-    403: "This server does not load adapters from there",
+    403: "This server does not load adapters or weights from there",
     404: "There is no such model, adapter or path",
     408: "The request did not arrive in time",
     409: "The rollout of the key has ended, or the name is taken",
@@ -58,11 +58,10 @@ def create_app(service: PolicyService) -> FastAPI:
     failures.add_handlers(app, answer)
     app.openapi = functools.partial(make_document, app, _KEY)  # type: ignore[method-assign]  # FastAPI's own way
     settings = service.settings
-    buckets = TokenBuckets(settings.requests_per_second, settings.burst)
     failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
     # The middleware added last sees a request first.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
-    app.add_middleware(KeyGate, settings.api_keys, service.recorder, buckets, failed_logins)
+    app.add_middleware(KeyGate, settings.api_keys, service.recorder, failed_logins)
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
     app.add_middleware(Envelope, answer, problem_of)
     return app
@@ -75,6 +74,7 @@ def _add_routes(app: FastAPI) -> None:
         ("GET", "/v1/models", list_models, answers.ServedModels),
         ("POST", "/v1/load_lora_adapter", load_adapter, answers.ServedModel),
         ("POST", "/v1/unload_lora_adapter", unload_adapter, answers.ServedModel),
+        ("POST", "/v1/load_weights", load_weights, dict[str, int]),
         ("POST", "/tokenize", tokenize, answers.TokensAnswer),
         ("POST", "/detokenize", detokenize, dict[str, str]),
         ("GET", "/health", check_health, dict[str, str]),
@@ -111,7 +111,6 @@ async def list_models(request: Request) -> Json:
 async def tokenize(request: Request, body: parameters.TokenizeParameters) -> Json:
     """Return the token ids of a text or a conversation."""
     service = service_of(request)
-    body.refuse_unsupported()
     if (body.prompt is None) is (body.messages is None):
         raise Problem(400, "invalid_prompt", "give either prompt or messages", "prompt")
     if body.messages is None:
@@ -125,7 +124,6 @@ async def tokenize(request: Request, body: parameters.TokenizeParameters) -> Jso
 async def detokenize(request: Request, body: parameters.DetokenizeParameters) -> Json:
     """Return the text of token ids, without special tokens."""
     tokenizer = service_of(request).tokenizer
-    body.refuse_unsupported()
     if (largest := max(body.tokens, default=0)) >= tokenizer.vocab_size:
         raise Problem(400, "unknown_token", f"the model has no token {largest}", "tokens")
     return Json({"prompt": await in_thread(lambda: tokenizer.decode(body.tokens))})
@@ -135,7 +133,6 @@ async def load_adapter(request: Request, body: parameters.LoadAdapterParameters)
     """Load an adapter from a directory that the server's operator allowed."""
     service = service_of(request)
     host, settings = _host(service), service.settings
-    body.refuse_unsupported()
     directory = _find_directory(body.lora_path, settings.adapter_directories)
     if not settings.api_keys or directory is None:
         raise Problem(
@@ -156,13 +153,29 @@ async def unload_adapter(request: Request, body: parameters.UnloadAdapterParamet
     """Unload an adapter."""
     service = service_of(request)
     host, settings = _host(service), service.settings
-    body.refuse_unsupported()
     if not settings.api_keys or not settings.adapter_directories:
         raise Problem(403, "adapter_not_allowed", "this server's adapters do not change", "lora_name")
     if body.lora_name not in host.adapters:
         raise Problem(404, "model_not_found", f"there is no adapter {body.lora_name!r:.80}", "lora_name")
     await in_thread(lambda: host.unload_adapter(body.lora_name))
     return Json(answers.model_of(body.lora_name, settings.model, settings.max_context))
+
+
+async def load_weights(request: Request, body: parameters.LoadWeightsParameters) -> Json:
+    """Replace the policy's weights once the requests that are being answered have ended, and drop the adapters."""
+    service = service_of(request)
+    host, settings = service.adapters, service.settings
+    directory = _find_directory(body.path, settings.adapter_directories)
+    if not (settings.loads_weights and settings.api_keys) or directory is None or host is None:
+        raise Problem(
+            403,
+            "weights_not_allowed",
+            "weights are loaded only by a server with --load-weights and keys, below a directory of "
+            "--adapter-directory",
+            "path",
+        )
+    await in_thread(lambda: host.load_weights(directory, body.version).result())
+    return Json({"version": body.version})
 
 
 async def check_health() -> Json:

@@ -1,4 +1,4 @@
-"""Calls of a policy by a program, such as an agent, and the rows of tokens that they make."""
+"""Calls of a policy by a program, such as an agent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,31 +32,3 @@ class RecordedCall:
     tools: Sequence[Mapping[str, Any]] = ()
     seconds: float = 0.0
     num_cached: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRow:
-    """Tokens that train together: calls of which each continues the tokens of the one before.
-
-    Attributes:
-        prompt: Token ids before the first sampled one.
-        tokens: Token ids after them.
-        sampled: True for each of `tokens` that the policy sampled in a call of this row.
-        logps: Log-probability of each of `tokens`; 0 where not sampled.
-        calls: Numbers of the row's calls.
-        parent: Number of the row from which this one forked; None for the first and for one that shares too little.
-        num_shared: Number of tokens at the start of the prompt that it shares with an earlier row; 0 for the first.
-        cause: A `ForkCause`, the reason why this row does not continue an earlier one; None for the first.
-        first_difference: The first text in which the prompt differs from the earlier row that it shares most with; ""
-            without one.
-    """
-
-    prompt: tuple[int, ...]
-    tokens: tuple[int, ...]
-    sampled: tuple[bool, ...]
-    logps: tuple[float, ...]
-    calls: tuple[int, ...]
-    parent: int | None = None
-    num_shared: int = 0
-    cause: str | None = None
-    first_difference: str = ""

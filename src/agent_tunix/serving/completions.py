@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from agent_tunix.environments import AgentRecord, EpisodeResult, PolicyCall, Sto
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.forks import Forks
 from agent_tunix.sampling.sampler import Completions
-from agent_tunix.serving.calls import RecordedCall, TokenRow
-from agent_tunix.serving.rows import main_row, make_rows
+from agent_tunix.serving.calls import RecordedCall
+from agent_tunix.serving.rows import TokenRow, main_row, make_rows
 
 # Characters of a reply that a rollout keeps for each call; the transcript has the whole text of the main row.
 _LONGEST_REPLY = 500
@@ -55,7 +55,7 @@ def completions_of(
         [] if row is None else calls[row.calls[-1]].tokens for calls, row in zip(rollouts, main_rows, strict=True)
     ]
     return Completions(
-        **vars(arrays),
+        **arrays,
         ended=np.array(
             [result.stop_reason in (StopReason.FINISHED, StopReason.ENVIRONMENT_DONE) for result in results]
         ),
@@ -66,43 +66,34 @@ def completions_of(
         ],
         forks=Forks(
             owners=np.array([owner for owner, _ in forks], np.int32),
-            **vars(_pad([row for _, row in forks], max_row_tokens, tokenizer.pad_id())),
+            **_pad([row for _, row in forks], max_row_tokens, tokenizer.pad_id()),
         ),
     )
 
 
-@dataclass(frozen=True)
-class _Arrays:
-    """Arrays of rows, with the names that they have in `Completions` and in `Forks`."""
+def _pad(rows: Sequence[TokenRow | None], width: int, pad_id: int) -> dict[str, np.ndarray]:
+    """Return the arrays of rows by their names in `Completions` and `Forks`.
 
-    prompt_tokens: np.ndarray
-    prompt_lengths: np.ndarray
-    tokens: np.ndarray
-    lengths: np.ndarray
-    logps: np.ndarray
-    sampled: np.ndarray
-
-
-def _pad(rows: Sequence[TokenRow | None], width: int, pad_id: int) -> _Arrays:
-    """Return the arrays of rows; None stands for an empty row, whose prompt is one token of padding."""
+    None stands for an empty row, whose prompt is one token of padding.
+    """
     R = len(rows)
-    arrays = _Arrays(
-        prompt_tokens=np.full((R, width), pad_id, np.int32),
-        prompt_lengths=np.ones(R, np.int32),
-        tokens=np.full((R, width), pad_id, np.int32),
-        lengths=np.zeros(R, np.int32),
-        logps=np.zeros((R, width), np.float32),
-        sampled=np.zeros((R, width), np.bool_),
-    )
+    arrays = {
+        "prompt_tokens": np.full((R, width), pad_id, np.int32),
+        "prompt_lengths": np.ones(R, np.int32),
+        "tokens": np.full((R, width), pad_id, np.int32),
+        "lengths": np.zeros(R, np.int32),
+        "logps": np.zeros((R, width), np.float32),
+        "sampled": np.zeros((R, width), np.bool_),
+    }
     for number, row in enumerate(rows):
         if row is None:
             continue
-        arrays.prompt_tokens[number, width - len(row.prompt) :] = row.prompt
-        arrays.prompt_lengths[number] = len(row.prompt)
-        length = arrays.lengths[number] = len(row.tokens)
-        arrays.tokens[number, :length] = row.tokens
-        arrays.logps[number, :length] = row.logps
-        arrays.sampled[number, :length] = row.sampled
+        length = len(row.tokens)
+        arrays["prompt_tokens"][number, width - row.num_prompt :] = row.prompt
+        arrays["prompt_lengths"][number] = row.num_prompt
+        arrays["lengths"][number] = length
+        for name in ("tokens", "logps", "sampled"):
+            arrays[name][number, :length] = getattr(row, name)
     return arrays
 
 

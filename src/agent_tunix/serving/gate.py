@@ -2,26 +2,17 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_tunix.errors import AgentTunixError
-from agent_tunix.serving.recorder import RolloutCalls
-from agent_tunix.web.limits import FailedLogins, TokenBuckets, network_of
+from agent_tunix.serving.recorder import RolloutCalls, RolloutRecorder
+from agent_tunix.web.limits import FailedLogins
 from agent_tunix.web.problems import Problem
 
 # Paths for programs that watch a server or describe it.
 OPEN_PATHS = ("/health", "/openapi.json")
-
-
-class CallRecorder(Protocol):
-    """Something that attributes calls to rollouts by their keys."""
-
-    def rollout(self, key: str) -> RolloutCalls | None:
-        """Return the rollout of a key; None for an unknown key. Raise Problem if it has ended."""
-        ...
 
 
 class KeyGate:
@@ -34,14 +25,12 @@ class KeyGate:
         self,
         app: ASGIApp,
         api_keys: Iterable[str],
-        recorder: CallRecorder | None,
-        buckets: TokenBuckets,
+        recorder: RolloutRecorder | None,
         failed_logins: FailedLogins,
     ) -> None:
         self._app = app
         self._digests = frozenset(map(_digest, api_keys))
         self._recorder = recorder
-        self._buckets = buckets
         self._failed_logins = failed_logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,12 +49,10 @@ class KeyGate:
     def _admit(self, scope: Scope) -> RolloutCalls | None:
         scheme, _, secret = Headers(scope=scope).get("authorization", "").partition(" ")
         secret = secret.strip() if scheme.lower() == "bearer" else ""
-        party = _digest(secret) if secret else network_of(scope)
-        self._buckets.admit(party, "of this request")
         if self._recorder is not None and secret and (rollout := self._recorder.rollout(secret)) is not None:
             return rollout
         # A digest says nothing of a key by the time that its comparison takes.
-        if party in self._digests or not (self._digests or self._recorder is not None):
+        if (secret and _digest(secret) in self._digests) or not (self._digests or self._recorder is not None):
             return None
         if not secret:
             raise Problem(401, "missing_key", "a key is required: send the header `Authorization: Bearer KEY`")

@@ -5,6 +5,7 @@ import dataclasses
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
@@ -16,9 +17,8 @@ from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.requests import TokenRequest, TokenSource
 from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.chat import ChatEncoder
-from agent_tunix.serving.gate import CallRecorder
 from agent_tunix.serving.metrics import ServerMetrics
-from agent_tunix.serving.recorder import RolloutCalls
+from agent_tunix.serving.recorder import RolloutCalls, RolloutRecorder
 from agent_tunix.serving.routes.parameters import SamplingParameters
 from agent_tunix.serving.settings import PolicySettings
 from agent_tunix.web.problems import Problem
@@ -47,6 +47,10 @@ class AdapterHost(Protocol):
         """Unload an adapter."""
         ...
 
+    def load_weights(self, directory: Path, version: int) -> Future[None]:
+        """Begin to replace the weights, when no request is being answered; the future fails if they do not fit."""
+        ...
+
 
 @dataclass(frozen=True)
 class PolicyService:
@@ -57,7 +61,7 @@ class PolicyService:
         tokenizer: The policy's tokenizer.
         settings: Settings.
         chat: Encoder of conversations; None for a model without a chat template.
-        recorder: CallRecorder of rollouts; None if calls are not recorded.
+        recorder: Recorder of rollouts; None if calls are not recorded.
         adapters: The source as a host of adapters; None if it hosts none.
         metrics: Counters.
         recent: Recent calls, of which a conversation can continue the tokens.
@@ -67,7 +71,7 @@ class PolicyService:
     tokenizer: Tokenizer
     settings: PolicySettings
     chat: ChatEncoder | None = None
-    recorder: CallRecorder | None = None
+    recorder: RolloutRecorder | None = None
     adapters: AdapterHost | None = None
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     recent: deque[RecordedCall] = field(default_factory=deque)
@@ -187,7 +191,7 @@ async def in_thread(call: Callable[[], Result]) -> Result:
 
 
 def _seed_of(seed: int | None, number: int) -> int | None:
-    """Return the seed of one of the replies to a prompt; that of the first is the client's, if it is a short one."""
+    """Return the seed of one of the replies to a prompt; that of the first is the client's."""
     if seed is None:
         return None
-    return seed % 2**32 if number == 0 else random.Random(f"{seed}/{number}").getrandbits(32)
+    return seed % 2**64 if number == 0 else random.Random(f"{seed}/{number}").getrandbits(32)

@@ -14,8 +14,7 @@ from agent_tunix.sampling.requests import TokenReply, TokenRequest, TokenSource
 from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.web.problems import Problem
 
-# Keys of ended rollouts that are remembered, so that a late call is told so.
-_MOST_ENDED = 100_000
+_KEY = "rollout-"  # beginning of the keys of rollouts, so that a late call is told that its rollout has ended
 _NOT_REPEATED = {"x-should-retry": "false"}
 # Codes of refusals for a limit that the user of a run sets.
 _LIMITS = ("rollout_limit_exceeded", "context_length_exceeded", "context_exceeded")
@@ -159,37 +158,32 @@ class RolloutRecorder:
         self._max_tokens = max_tokens
         self._lock = threading.Lock()
         self._open: dict[str, RolloutCalls] = {}
-        self._ended: dict[str, None] = {}  # oldest first
 
     def open(self, rollout: str, adjust: Callable[[TokenRequest], TokenRequest] | None = None) -> RolloutCalls:
         """Begin a rollout; its `key` attributes calls to it."""
-        key = f"rollout-{secrets.token_urlsafe(24)}"
+        key = f"{_KEY}{secrets.token_urlsafe(24)}"
         calls = RolloutCalls(rollout, key, adjust, self._max_calls, self._max_tokens)
         with self._lock:
             self._open[key] = calls
         return calls
 
     def rollout(self, key: str) -> RolloutCalls | None:
-        """Return the rollout of a key; None for an unknown key.
+        """Return the rollout of a key; None for a key that is none of a rollout.
 
         Raises:
             Problem: The rollout has ended.
         """
         with self._lock:
-            if key in self._ended:
-                raise rollout_ended()
-            return self._open.get(key)
+            calls = self._open.get(key)
+        if calls is None and key.startswith(_KEY):
+            raise rollout_ended()
+        return calls
 
     def close(self, key: str) -> tuple[RecordedCall, ...]:
         """End a rollout: cancel its calls in progress, and return the others. An unknown key has none."""
         with self._lock:
             calls = self._open.pop(key, None)
-            if calls is None:
-                return ()
-            self._ended[key] = None
-            if len(self._ended) > _MOST_ENDED:
-                del self._ended[next(iter(self._ended))]
-        return calls.close()
+        return () if calls is None else calls.close()
 
     def close_all(self) -> None:
         """End all rollouts."""

@@ -11,58 +11,54 @@ Calls that were cancelled are in no row: nobody saw all their tokens. Neither ar
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent_tunix.environments import Message
-from agent_tunix.serving.calls import RecordedCall, TokenRow
+from agent_tunix.serving.calls import RecordedCall
 from agent_tunix.serving.forks import Decode, ForkCause, common_length, describe_difference, find_cause
 
 
-@dataclass(eq=False)
-class _OpenRow:
-    """A row that further calls may continue.
+@dataclass
+class TokenRow:
+    """Tokens that train together: calls of which each continues the tokens of the one before.
 
     Attributes:
-        tokens: Its tokens, its prompt included.
-        num_prompt: Number of these before the first sampled one.
-        sampled: True for each of `tokens` that the policy sampled.
-        logps: Log-probability of each of `tokens`; 0 where not sampled.
-        calls: Numbers of its calls.
-        parent: Number of the row from which it forked.
-        num_shared: Number of tokens of its prompt that it shares with an earlier row.
-        cause: Reason why it does not continue an earlier row.
-        first_difference: Description of the first difference.
+        ids: Token ids, the prompt of the first call included.
+        num_prompt: Number of ids before the first sampled one.
+        sampled: True for each id after the prompt that the policy sampled in a call of this row.
+        logps: Log-probability of each id after the prompt; 0 where not sampled.
+        calls: Numbers of the row's calls.
+        parent: Number of the row from which this one forked; None for the first and for one that shares too little.
+        num_shared: Number of tokens at the start of the prompt that it shares with an earlier row; 0 for the first.
+        cause: Reason why this row does not continue an earlier one; None for the first.
+        first_difference: The first text in which the prompt differs from the earlier row that it shares most with; ""
+            without one.
     """
 
-    tokens: tuple[int, ...]
+    ids: tuple[int, ...]
     num_prompt: int
-    sampled: list[bool]
-    logps: list[float]
+    sampled: list[bool] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
     parent: int | None = None
     num_shared: int = 0
     cause: ForkCause | None = None
     first_difference: str = ""
 
+    @property
+    def prompt(self) -> tuple[int, ...]:
+        """The ids before the first sampled one."""
+        return self.ids[: self.num_prompt]
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The ids after the prompt."""
+        return self.ids[self.num_prompt :]
+
     def add(self, number: int, call: RecordedCall) -> None:
-        """Continue the row with a call, whose prompt begins with all its tokens."""
-        num_read = len(call.prompt) - len(self.tokens)
-        self.tokens = call.prompt + call.tokens
+        """Continue the row with a call, whose prompt begins with all its ids."""
+        num_read = len(call.prompt) - len(self.ids)
+        self.ids = call.prompt + call.tokens
         self.sampled += [False] * num_read + [True] * len(call.tokens)
         self.logps += [0.0] * num_read + list(call.logps)
         self.calls.append(number)
-
-    def close(self) -> TokenRow:
-        n = self.num_prompt
-        return TokenRow(
-            prompt=self.tokens[:n],
-            tokens=self.tokens[n:],
-            sampled=tuple(self.sampled[n:]),
-            logps=tuple(self.logps[n:]),
-            calls=tuple(self.calls),
-            parent=self.parent,
-            num_shared=self.num_shared,
-            cause=self.cause,
-            first_difference=self.first_difference,
-        )
 
 
 def make_rows(calls: Sequence[RecordedCall], decode: Decode | None = None) -> list[TokenRow]:
@@ -72,17 +68,16 @@ def make_rows(calls: Sequence[RecordedCall], decode: Decode | None = None) -> li
         calls: Calls in the order in which they ended.
         decode: Function from ids to text, which describes the first difference of forks; None to leave it out.
     """
-    rows: list[_OpenRow] = []
+    rows: list[TokenRow] = []
     for number, call in enumerate(calls):
         if not is_trained(call):
             continue
+        continued = [row for row in rows if call.prompt[: len(row.ids)] == row.ids]
+        if not continued:
+            rows.append(_fork(rows, call, decode))
         # The longest, so that a call continues its own conversation if another row is the beginning of it.
-        row = max((row for row in rows if _continues(call, row)), key=lambda row: len(row.tokens), default=None)
-        if row is None:
-            row = _fork(rows, call, decode)
-            rows.append(row)
-        row.add(number, call)
-    return [row.close() for row in rows]
+        max(continued or rows[-1:], key=lambda row: len(row.ids)).add(number, call)
+    return rows
 
 
 def is_trained(call: RecordedCall) -> bool:
@@ -98,40 +93,16 @@ def main_row(rows: Sequence[TokenRow]) -> int | None:
     return max(range(len(rows)), key=lambda number: rows[number].calls[-1], default=None)
 
 
-def transcript(calls: Sequence[RecordedCall], rows: Sequence[TokenRow], decode: Decode) -> list[Message]:
-    """Return the messages of the main row: those of its last call, and the reply to it; none without rows.
-
-    Args:
-        calls: Calls of the rollout.
-        rows: Its rows.
-        decode: Function from ids to text, for completions of plain text or ids.
-    """
-    main = main_row(rows)
-    if main is None:
-        return []
-    call = calls[rows[main].calls[-1]]
-    if call.reply is None:
-        return [
-            {"role": "user", "content": decode(call.prompt)},
-            {"role": "assistant", "content": decode(call.tokens)},
-        ]
-    return [*map(dict, call.messages), dict(call.reply)]
-
-
-def _continues(call: RecordedCall, row: _OpenRow) -> bool:
-    return call.prompt[: len(row.tokens)] == row.tokens
-
-
-def _fork(rows: Sequence[_OpenRow], call: RecordedCall, decode: Decode | None) -> _OpenRow:
-    n = len(call.prompt)
-    row = _OpenRow(call.prompt, n, [False] * n, [0.0] * n)
+def _fork(rows: Sequence[TokenRow], call: RecordedCall, decode: Decode | None) -> TokenRow:
+    row = TokenRow(call.prompt, len(call.prompt))
     if rows:
-        lengths = [common_length(other.tokens, call.prompt) for other in rows]
+        lengths = [common_length(other.ids, call.prompt) for other in rows]
         shared = row.num_shared = max(lengths)
         number = lengths.index(shared)
         other = rows[number]
-        row.cause = find_cause(other.tokens, other.sampled, call.prompt, shared, decode)
+        sampled = [False] * other.num_prompt + other.sampled
+        row.cause = find_cause(other.ids, sampled, call.prompt, shared, decode)
         row.parent = None if row.cause is ForkCause.NEW else number
         if decode is not None:
-            row.first_difference = describe_difference(other.tokens, call.prompt, shared, decode)
+            row.first_difference = describe_difference(other.ids, call.prompt, shared, decode)
     return row

@@ -12,13 +12,13 @@ class PolicySettings(ServerSettings):
 
     port: int = 8000
     max_body_bytes: int = 16 * 1024 * 1024
-    requests_per_second: float = 0.0
     model: str = "policy"  # name of the policy in requests
     accepts_any_model: bool = False  # True if every unknown name means the policy
     max_context: int = 4096  # maximum tokens of a prompt and its reply
     api_keys: tuple[str, ...] = ()  # without one, no request needs a key
     # Directories below which `/v1/load_lora_adapter` may load adapters; without one, the route is refused.
     adapter_directories: tuple[str, ...] = ()
+    loads_weights: bool = False  # True if `/v1/load_weights` may replace the policy's weights by those below there
     num_kept_calls: int = 256  # recent calls of which a conversation can continue the tokens, without a recorder
 
     def check_exposure(self) -> None:

@@ -18,6 +18,7 @@ from agent_tunix.store.home import DATABASE_VARIABLE
 
 # Longest wait of a writer for other writers, each of which holds the database for milliseconds.
 BUSY_TIMEOUT_S = 30.0
+# Longest wait for a connection, and for the result of a statement. Statements of the store take milliseconds.
 CONNECT_TIMEOUT_S = 10
 # Longest wait for one of the connections, all of which others are using.
 POOL_TIMEOUT_S = 10.0
@@ -62,16 +63,19 @@ def connect(url: URL) -> Engine:
             url,
             pool_pre_ping=True,
             pool_timeout=POOL_TIMEOUT_S,
-            connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": 1000 * CONNECT_TIMEOUT_S},
         )
-        from agent_tunix.store.bounded import bound  # imports the driver
-
-        bound(engine)
-        return engine
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(
             f"{error}; PostgreSQL requires psycopg: pip install 'agent_tunix[postgresql]'", code="missing_package"
         ) from error
+
+    @event.listens_for(engine, "connect")
+    def limit(connection: Any, _record: object) -> None:
+        connection.execute(f"SET statement_timeout = {1000 * CONNECT_TIMEOUT_S}")
+        connection.commit()
+
+    return engine
 
 
 def _connect_sqlite(url: URL) -> Engine:

@@ -65,12 +65,10 @@ def migrate(engine: Engine) -> None:
             if file is not None:
                 _upgrade(connection)
                 return
-            from agent_tunix.store.bounded import migrating  # imports the driver
-
-            with migrating(connection):
-                # Released at the end of the transaction.
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
-                _upgrade(connection)
+            connection.execute(text("SET LOCAL statement_timeout = 0"))  # a change of large tables takes its time
+            # Released at the end of the transaction.
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
+            _upgrade(connection)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from typing import Any
 
 from agent_tunix.config.schema import Config
 from agent_tunix.environments import registry as environments
-from agent_tunix.environments.agents import OWN_AGENTS
 from agent_tunix.errors import ConfigError, UnknownEnvironmentError, UnknownRewardError
 from agent_tunix.own_functions import OWN_LOSSES
 from agent_tunix.rewards import Mixture, registry
@@ -30,7 +29,7 @@ _KINDS: dict[str, tuple[Callable[[str], Any], str, str | None]] = {
     _REWARD: (registry.find_registered, "register_reward_function", "reward=…"),
     "environment.name": (environments.find_registered, "environments.register_environment", "environment=…"),
     "environment.tools": (environments.find_registered, "environments.register_tool", "tools=[…]"),
-    "environment.agent": (OWN_AGENTS.find, "environments.agents.register_agent", "agent=…"),
+    "environment.agent": (environments.find_registered, "environments.agents.register_agent", "agent=…"),
     _LOSS: (OWN_LOSSES.find, "register_policy_loss", None),
     _ESTIMATOR: (OWN_ESTIMATORS.find, "register_advantage_estimator", None),
 }

@@ -192,6 +192,7 @@ class RunCheckpoints:
                 after=reporter.barrier(),
                 measured=self._budget.measured(TimedPart.CHECKPOINT),
                 then=lambda: self._record_newest(step),
+                files=ahead.files(step) if (ahead := self._components.ahead) else None,
             )
         self.saved_step = step
         self._processes.remember(how_to_resume(self._paths.root, step))
@@ -234,6 +235,8 @@ class RunCheckpoints:
             self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
             if components.by_pass_rate:
                 components.by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
+            if components.ahead:
+                components.ahead.load(restored.directory, restored.step)
         write_state(components.updater, components.moving_reference, restored.state)
 
     def _restore_rows(self, restored: Restored, best: BestSoFar) -> None:

@@ -1,10 +1,11 @@
 """The parts of a run, built from its configuration: prompts, policy, sampler, updater, reference policy."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -21,6 +22,7 @@ from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_pro
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.distributed import here
 from agent_tunix.errors import ConfigError
+from agent_tunix.grpo.ahead import SamplingAhead, VersionedSampler, settle_correction
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.step import GrpoTrainer
@@ -44,8 +46,11 @@ from agent_tunix.runs.shown_prompts import PromptShower, ShownPrompt
 from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.runs.weights.judge_models import judge_configs, load_judges
 from agent_tunix.sampling.sampler import BatchSampler, Sampler
-from agent_tunix.serving.episode_samplers import make_episode_sampler
+from agent_tunix.serving.episode_samplers import make_engine_sampler, make_episode_sampler
 from agent_tunix.startup.timeline import spend
+
+if TYPE_CHECKING:
+    from agent_tunix.engines.session import EngineSession
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 
@@ -62,7 +67,8 @@ class TrainingComponents:
     batches: Batches
     held_out: Prompts
     sampler: Sampler
-    episodes: BatchSampler | None  # samples episodes; None if completions have one turn
+    episodes: BatchSampler | None  # samples episodes, or all that engines sample; None if `sampler` samples
+    engines: "EngineSession | None"  # the inference engines; None without any
     updater: PolicyUpdater
     reference: ReferencePolicy | None  # the reference policy; None without a KL penalty
     teacher: Teacher | None  # the teacher; None without one
@@ -75,6 +81,13 @@ class TrainingComponents:
     def batch_sampler(self) -> BatchSampler:
         """The sampler of training and evaluation."""
         return self.episodes or self.sampler
+
+    @functools.cached_property
+    def ahead(self) -> SamplingAhead | None:
+        """The completions that are sampled ahead; None if sampling waits for each update."""
+        if self.config.engine.max_staleness == 0:
+            return None
+        return SamplingAhead(self.config, cast(VersionedSampler, self.batch_sampler), self.batches, here())
 
     @property
     def by_pass_rate(self) -> PassRateOrder | None:
@@ -94,6 +107,7 @@ def build_components(
     environments: EpisodeHost | None = None,
     num_rows: int | None = None,
     judges: Sequence[Judge[Any]] = (),
+    engines: "EngineSession | None" = None,
 ) -> TrainingComponents:
     """Load data, tokenizer and policy, and build the other parts of the run.
 
@@ -102,12 +116,14 @@ def build_components(
         environments: Environments or agents; None for completions of one turn.
         num_rows: Rows of a micro-batch; by default the completions of its prompts.
         judges: Judges whose models the run samples. These are loaded.
+        engines: Engines that sample in place of this process.
 
     Raises:
+        EngineError: An engine does not answer, or serves another model.
         DataError, ModelError, ConfigError, CheckpointError: A part cannot be built; the message says what to do.
     """
     directory = find_model_directory(config.model)
-    config = settle_prompts(config)
+    config = settle_correction(settle_prompts(config))
     teacher_directory = None
     if config.grpo.teacher is not None:
         teacher_directory = find_model_directory(teacher_model(config), TEACHER)
@@ -116,6 +132,8 @@ def build_components(
         tokenizer = Tokenizer(directory, config.prompt)
         config, batches, held_out = load_batches(config, tokenizer, read_context_length(directory), environments)
         check_eos_tokens(config, tokenizer)
+    if engines is not None:
+        engines.start(config, directory)
     num_rows = num_rows or micro_batch_size(config) * config.grpo.num_generations
     mesh = open_mesh(config, read_architecture(directory), num_rows=num_rows, judges=judge_configs(judges))
     updates = config.grpo.num_iterations
@@ -139,7 +157,14 @@ def build_components(
             teacher = make_teacher(config, teacher_directory, policy, reference, mesh)
     generation = config.generation
     sampler = Sampler(policy, tokenizer, mesh, generation.eos_tokens, generation.stop_strings)
-    episodes = make_episode_sampler(config, sampler, environments, tokenizer)
+    if engines is None:
+        episodes = make_episode_sampler(config, sampler, environments, tokenizer)
+    else:
+        with spend("engines"):
+            prompt = list(batches.batch(1).token_ids[0])
+            engines.connect(policy, tokenizer, directory, prompt, lambda: updater.num_updates)
+        make = functools.partial(make_engine_sampler, config, sampler, environments, tokenizer)
+        episodes = engines.sampler(make)
     return TrainingComponents(
         config=config,
         first_prompt=_first_prompt(config, tokenizer, batches, environments),
@@ -150,6 +175,7 @@ def build_components(
         held_out=held_out,
         sampler=sampler,
         episodes=episodes,
+        engines=engines,
         updater=updater,
         reference=reference,
         teacher=teacher,
@@ -231,6 +257,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorin
         components.batches.num_steps,
         components.episodes,
         components.teacher,
+        components.ahead,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agent_tunix.config import compose
 from agent_tunix.config.schema import Config, DistributedConfig
+from agent_tunix.errors import ConfigError
 from agent_tunix.startup import garbage
 from agent_tunix.startup.timeline import spend
 from agent_tunix.tracking.callbacks import Callback
@@ -43,6 +44,7 @@ def launch(
         AgentTunixError: The run cannot start, or it stopped; the message says what to do.
     """
     with spend("imports"):
+        from agent_tunix.engines.devices import SAMPLING_DEVICES, reserve_devices
         from agent_tunix.runs.preflight import preflight
         from agent_tunix.runs.reward_setup import begin_verifiers
         from agent_tunix.runs.weights.continuing import earlier_directory
@@ -55,6 +57,11 @@ def launch(
     with spend("checks"):
         config = resolve_start(config, overrides)
         earlier = earlier_directory(config, root)
+        if method != "grpo" and config.engine.name != "none":
+            raise ConfigError(
+                f"engine must be none in {method}, which samples in this process, but it is {config.engine.name}; set "
+                "engine=none"
+            )
         if method == "prefer":
             config = write_pairs(config, root, earlier)
         checked = preflight(config, Path.cwd(), earlier, trains_reward=method == "grpo")
@@ -62,6 +69,7 @@ def launch(
             checked = (check_supervised if method == "sft" else check_preferences)(checked)
     if method == "grpo":
         begin_verifiers(checked.mixture, config.rewards.execution)  # start them while JAX is imported
+    sampling_devices = SAMPLING_DEVICES.set(reserve_devices(config) if method == "grpo" else ())
     devices.prepare(config.distributed)
     _join(config)
     with spend("imports"):
@@ -76,6 +84,7 @@ def launch(
         return run(checked, root, overrides, callbacks)
     finally:
         resuming.IN_PYTHON.reset(token)
+        SAMPLING_DEVICES.reset(sampling_devices)
 
 
 def _join(config: Config) -> None:

@@ -44,7 +44,7 @@ class StepMetrics:
     def row(self, step: int, result: StepResult, learning_rate: float, step_seconds: float) -> dict[str, Any]:
         """Return the metrics of a step, by the names that every tracker uses.
 
-        All metrics except `time/` and `throughput/` depend on the configuration alone.
+        All metrics except `time/`, `throughput/` and `engine/` depend on the configuration alone.
 
         Args:
             step: Number of the step, from 1.
@@ -79,6 +79,11 @@ class StepMetrics:
             counts = Counter(sample.columns[SET_COLUMN] for sample in result.samples)
             row |= {f"data/{name}/share": counts[name] / len(result.samples) for name in self._sets}
         row |= {f"policy/{name}": value for name, value in result.policy.items()}
+        if completions.versions is not None:
+            ages = step - 1 - completions.versions
+            row |= {"engine/staleness/mean": float(ages.mean()), "engine/staleness/max": int(ages.max())}
+        if result.num_waiting is not None:
+            row["engine/queue"] = result.num_waiting
         row["policy/learning_rate"] = learning_rate
         row["policy/updates"] = result.updates_applied
         row["policy/updates_skipped"] = result.updates_skipped

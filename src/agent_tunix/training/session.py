@@ -16,7 +16,15 @@ from types import MappingProxyType
 from typing import Any
 
 from agent_tunix.data.prompt_batch import PromptBatch
-from agent_tunix.errors import DataError, Interrupted, NonFiniteUpdateError, RewardError, RewardFailureRateError
+from agent_tunix.engines.mismatch import MismatchLimit
+from agent_tunix.errors import (
+    DataError,
+    EngineError,
+    Interrupted,
+    NonFiniteUpdateError,
+    RewardError,
+    RewardFailureRateError,
+)
 from agent_tunix.evaluation.evaluate import Evaluator, HeldOutFigures
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.rewards import fingerprint, sources
@@ -40,7 +48,7 @@ from agent_tunix.training.resuming import continue_command, how_to_resume, is_du
 from agent_tunix.visible_text import escape_hidden
 
 _LOGGER = logging.getLogger("agent_tunix.run")
-_STOPPED = (NonFiniteUpdateError, RewardFailureRateError)
+_STOPPED = (EngineError, NonFiniteUpdateError, RewardFailureRateError)
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,7 @@ class RunSession:
         profiled = replace(self._config, profile=self._config.profile and opened.processes.is_first)
         self._profiling = Profiling(profiled, opened.paths.profile, self.max_steps)
         self._best = BestSoFar(self._config.stopping)
+        self._mismatch = MismatchLimit(self._config.engine)
         self._callbacks = Callbacks(callbacks, opened.paths.root, self.max_steps)
         self._has_callbacks = bool(callbacks)
         self._took_steps = False
@@ -178,6 +187,7 @@ class RunSession:
         for step in range(self._last_step + 1, self.max_steps + 1):
             if reason := self._best.reason_to_stop or self._reason_of_callbacks():
                 _LOGGER.info("the run stops early, after step %d of %d: %s", step - 1, self.max_steps, reason)
+                self._cancel_ahead()
                 if self._checkpoints.saved_step < step - 1:
                     self._save(step - 1)
                     self._call_back("on_checkpoint", step - 1)
@@ -208,6 +218,7 @@ class RunSession:
         Raises:
             RewardFailureRateError: The reward failed; a checkpoint was saved.
             DataError: Streamed rows cannot be used; a checkpoint was saved.
+            EngineError: The engines do not sample, or not from the policy; a checkpoint was saved.
         """
         step = self._last_step
         if self._took_steps:
@@ -217,8 +228,10 @@ class RunSession:
                 yield
         except (RewardFailureRateError, RewardError) as error:
             raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step, 'reward')}") from error
-        except DataError as error:
-            raise DataError(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
+        except (DataError, EngineError) as error:
+            if isinstance(error, EngineError):
+                self._cancel_ahead()
+            raise type(error)(f"{error}\n{self._save_for_resuming(step)}", code=error.code) from error
         self._took_steps = True
 
     def finish_step(self, step: int, outcome: StepOutcome) -> None:
@@ -227,6 +240,7 @@ class RunSession:
         Raises:
             NonFiniteUpdateError: An update was not finite; a checkpoint was saved.
             RewardFailureRateError: The reward failed in the evaluation; a checkpoint was saved.
+            EngineError: What sampling and training disagree by is above its limit; a checkpoint was saved.
         """
         training = self._config.training
         self._tell_edits()
@@ -243,9 +257,12 @@ class RunSession:
         evaluation = self._evaluate(step, row, result) if is_judged else NO_METRICS
         row |= evaluation
         self._out_of_time = self._find_time_is_up(step)
+        if self._out_of_time:
+            self._cancel_ahead()
         # The run that continues takes no such evaluation, so nothing that goes on may depend on it.
         extra = self._evaluate(step, row, result) if self._out_of_time and not is_judged else NO_METRICS
         is_best = self._record(step, row, result, extra, judged=is_judged)
+        self._stop_if_mismatched(step, row)
         if is_best or is_last or self._out_of_time or is_due(step, training.save_interval_steps):
             self._save(step, has_extra=bool(extra))
         if is_best:
@@ -290,6 +307,8 @@ class RunSession:
         """
         self._opened.attempt.begin()
         context = describe_run(self._validated, self.max_steps)
+        for row in stored_rows(self._paths):
+            self._mismatch.observe(row)
         made_of = self._mixture, self.fingerprint, self._components
         if self._start.has_steps_left or not self._paths.config.exists():
             record_start(self._config, context, self._paths, self._method, *made_of, self._opened.continued)
@@ -378,19 +397,26 @@ class RunSession:
     ) -> dict[str, Any]:
         """Return the metrics of an evaluation after a step; none if the run does not evaluate.
 
-        If the reward fails, the row is recorded without them before the checkpoint is saved.
+        If the reward or an engine fails, the row is recorded without them before the checkpoint is saved.
         """
         if not self._evaluator.is_on:
             return {}
         with phase("evaluation"), spend("evaluation"):
+            if ahead := self._components.ahead:
+                ahead.settle()
             try:
                 with self._budget.measured(TimedPart.EVALUATION):
                     metrics = self._evaluator.metrics(self._components.batch_sampler, step)
                 return metrics | {EVALUATION_S: self._budget.last(TimedPart.EVALUATION)}
-            except RewardError as error:
+            except (EngineError, RewardError) as error:
                 if row is not None:
                     self._record(step, row, result, judged=False)
-                raise RewardFailureRateError(f"{error}\n{self._save_for_resuming(step)}") from error
+                if isinstance(error, EngineError):
+                    self._cancel_ahead()
+                text = f"{error}\n{self._save_for_resuming(step)}"
+                if isinstance(error, EngineError):
+                    raise EngineError(text, code=error.code) from error
+                raise RewardFailureRateError(text) from error
 
     def _save(self, step: int, *, has_extra: bool = False) -> None:
         self._checkpoints.save(step, self.reporter, has_extra=has_extra)
@@ -422,7 +448,13 @@ class RunSession:
         signals = self._processes.gather(self._opened.stop.signal_number)
         number = next((signal for signal in signals if signal is not None), None)
         if number is not None and step < self.max_steps:
+            self._cancel_ahead()
             raise Interrupted(f"stopped by signal {number} after step {step}. {self._save_for_resuming(step)}", number)
+
+    def _cancel_ahead(self) -> None:
+        # A run that must stop has no time to wait for the completions of later steps, or no engine that samples them.
+        if ahead := self._components.ahead:
+            ahead.cancel()
 
     def _stop_not_finite(self, step: int, outcome: StepOutcome) -> None:
         # If no update of this step was applied, the weights are those of the step before.
@@ -432,6 +464,12 @@ class RunSession:
             "not updated with it. Lower optimizer.learning_rate, set model.dtype=float32, or check for extreme "
             f"rewards. {self._save_for_resuming(reached)}"
         )
+
+    def _stop_if_mismatched(self, step: int, row: Mapping[str, Any]) -> None:
+        if self._config.engine.name == "none":
+            return
+        if reason := self._processes.from_first(lambda: self._mismatch.observe(row)):
+            raise EngineError(f"step {step}: {reason}. {self._save_for_resuming(step)}", code="engine_mismatch")
 
     def _list_paths(self) -> dict[str, Path | str]:
         paths: dict[str, Path | str] = {

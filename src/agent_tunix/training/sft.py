@@ -56,18 +56,9 @@ def train_supervised(
 def train_preferences(
     validated: ValidatedConfig, root: Path, overrides: Sequence[str] = (), callbacks: Sequence[Callback] = ()
 ) -> Summary:
-    """Run preference tuning as configured.
+    """Run preference tuning as configured, with a configuration that passed `check_preferences`.
 
-    Args:
-        validated: A configuration that passed `preflight` and `check_preferences`.
-        root: Directory of the run.
-        overrides: Overrides of the command line, which are stored with the outcome of the run.
-        callbacks: Code of the user, called around the steps.
-
-    Raises:
-        RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
-            what to do.
-        NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
+    The arguments and errors are those of `train_supervised`.
     """
 
     def objective(parts: TrainingComponents) -> Objective:

@@ -4,6 +4,7 @@
 steps, `checkpointing.py` its checkpoints, and `grpo/step.py` is the algorithm.
 """
 
+import contextlib
 import functools
 import logging
 import time
@@ -15,6 +16,7 @@ import numpy as np
 
 from agent_tunix.config.schema import TrainingConfig
 from agent_tunix.data.prompt_batch import PromptBatch
+from agent_tunix.engines.opening import open_engines
 from agent_tunix.grpo.step import StepResult
 from agent_tunix.runs.environment_setup import open_environments
 from agent_tunix.runs.preflight import ValidatedConfig
@@ -46,7 +48,8 @@ def train(
     Raises:
         RunDirectoryError, DataError, ModelError, CheckpointError: The run cannot load or continue; the message says
             what to do.
-        RewardFailureRateError, NonFiniteUpdateError, Interrupted: The run stopped early; a checkpoint was saved.
+        RewardFailureRateError, NonFiniteUpdateError, EngineError, Interrupted: The run stopped early; a checkpoint was
+            saved.
     """
     with (
         open_run(validated, root, overrides) as opened,
@@ -54,10 +57,13 @@ def train(
         shared_rewards(validated.mixture, validated.config.rewards, opened.processes) as mixture,
         shared_correct(validated.correct, validated.config.rewards, opened.processes) as correct,
         open_environments(validated.config, Path.cwd()) as environments,
+        open_engines(opened.validated.config, opened.paths.root, opened.processes) as engines,
     ):
         _LOGGER.info("reward: %s", mixture.describe())
         judges = local_judges(mixture, validated.correct)
-        components = build_components(opened.validated.config, environments=environments, judges=judges)
+        components = build_components(
+            opened.validated.config, environments=environments, judges=judges, engines=engines
+        )
         config = components.config
         score = share_scoring(mixture, config.rewards, opened.processes)
         trainer = make_trainer(components, mixture, score)
@@ -74,7 +80,8 @@ def train(
             """
             return session.batch((step - 1 + number) % session.max_steps + 1)
 
-        with session.open(warm_up(components)):
+        ahead = components.ahead
+        with session.open(warm_up(components)), contextlib.closing(ahead) if ahead else contextlib.nullcontext():
             for step in session.steps():
                 with session.learning():
                     started = time.perf_counter()
@@ -82,6 +89,8 @@ def train(
                     if opened.processes.is_first:
                         _log_scores(step, result, config.training)
                     row = metrics.row(step, result, session.learning_rate(), time.perf_counter() - started)
+                    if engines is not None:
+                        row |= engines.metrics()
                     row |= session.reporter.store(functools.partial(to_stored, step, result, scoring))
                 session.finish_step(step, StepOutcome.of_grpo(row, result))
         return session.conclude()

@@ -108,7 +108,11 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     path = run / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [
-        {name: value for name, value in json.loads(line).items() if not name.startswith(("time/", "throughput/"))}
+        {
+            name: value
+            for name, value in json.loads(line).items()
+            if not name.startswith(("time/", "throughput/", "engine/"))
+        }
         for line in lines
     ]
 

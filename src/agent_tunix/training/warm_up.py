@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import numpy as np
 
-from agent_tunix.config.episodes import prompt_tokens
+from agent_tunix.config.episodes import has_environment, prompt_tokens
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import DataError
 from agent_tunix.grpo.micro_batches import make_loss_inputs, place_micro_batches
@@ -36,7 +36,7 @@ def warm_up(components: TrainingComponents) -> Iterator[None]:
         components: The parts of the run.
     """
     batch: PromptBatch | None = None
-    if components.sampler.mesh.size == 1 and components.episodes is None:
+    if components.sampler.mesh.size == 1 and not has_environment(components.config):
         with contextlib.suppress(DataError):  # the first step reports it
             batch = components.batches.batch(1)
     if batch is None:
@@ -65,14 +65,15 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
         example = dataclasses.replace(example, teacher=judged)
     # The update takes longest to compile, so it starts first.
     components.updater.compile_ahead(executor, example)
-    sampler.compile_ahead(
-        executor,
-        batch.token_ids,
-        derive_key(config.seed, Use.TRAINING, 1, 0),
-        SamplingParams.of_training(config),
-        num_generations=config.grpo.num_generations,
-        max_prompt_length=prompt_tokens(config),
-    )
+    if components.engines is None:
+        sampler.compile_ahead(
+            executor,
+            batch.token_ids,
+            derive_key(config.seed, Use.TRAINING, 1, 0),
+            SamplingParams.of_training(config),
+            num_generations=config.grpo.num_generations,
+            max_prompt_length=prompt_tokens(config),
+        )
     if components.reference is not None:
         components.reference.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
     if components.teacher is not None:

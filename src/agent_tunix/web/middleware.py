@@ -154,8 +154,6 @@ def _spellings(name: str) -> tuple[str, ...]:
 _METHODS = ("POST", "PUT", "PATCH")
 # Limit for clients without a valid key: enough to log in.
 STRANGERS_BYTES = 16 * 1024
-# Fields of a URL-encoded form. Starlette has this limit for multipart forms.
-_MOST_FIELDS = 1000
 
 
 class Bodies:
@@ -190,7 +188,6 @@ class Bodies:
             ) from None
         if body is None:
             return  # the client disconnected
-        _check_fields(Headers(scope=scope), body)
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -213,14 +210,6 @@ def _check_headers(headers: Headers, most: int) -> None:
         )
     if int(headers.get("content-length", "0")) > most:  # the server has checked that it is a number
         raise _too_large(most)
-
-
-def _check_fields(headers: Headers, body: bytes) -> None:
-    """Refuse a form with very many fields, because parsing it holds up all other requests."""
-    if headers.get("content-type", "").lower().startswith("application/x-www-form-urlencoded"):
-        fields = body.count(b"&") + body.count(b";") + 1
-        if fields > _MOST_FIELDS:
-            raise Problem(400, "too_many_fields", f"a form may have at most {_MOST_FIELDS:,} fields, not {fields:,}")
 
 
 async def _read(receive: Receive, most: int) -> bytes | None:

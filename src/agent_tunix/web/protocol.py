@@ -1,12 +1,10 @@
 """HTTP protocol for uvicorn with the limits that uvicorn lacks.
 
-They cover headers that do not arrive, responses that are not read, and too many connections.
+They cover headers that do not arrive, and too many connections.
 """
 
 import asyncio
-import contextlib
 import json
-import socket
 from typing import Any
 
 import h11
@@ -14,57 +12,20 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from agent_tunix.web.problems import Problem
 
-_INTERNET = (socket.AF_INET, socket.AF_INET6)
-_HEADERS_BYTES = 64 * 1024
-# A body may arrive in this many pieces, and in one more for each of these bytes: parsing a piece takes as long as a
-# request of its own.
-_PIECES = 1000
-_BYTES_PER_PIECE = 256
-
-
-class _Connection(h11.Connection):
-    """Connection that refuses a body in very many chunks."""
-
-    _pieces = 0
-    _bytes = 0
-
-    def next_event(self) -> Any:
-        """Return the next event of the client.
-
-        Raises:
-            h11.RemoteProtocolError: The client breaks the protocol or a limit.
-        """
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            self._pieces = self._bytes = 0
-        elif isinstance(event, h11.Data):
-            self._pieces += 1
-            self._bytes += len(event.data)
-            if self._pieces > _PIECES + self._bytes / _BYTES_PER_PIECE:
-                raise h11.RemoteProtocolError("the chunks of the body are too small")
-        return event
-
 
 class LimitedProtocol(H11Protocol):
     """HTTP/1.1 protocol with a timeout for request headers and a limit on connections.
 
-    Where the system supports it, a connection also ends if the client reads nothing of a response. Errors before a
-    request exists are answered in the API's shape too. `limited` makes classes with other limits.
+    Errors before a request exists are answered in the API's shape too. `limited` makes classes with other limits.
     """
 
     header_timeout_s = 10.0
-    unread_timeout_s = 30.0
     max_connections = 1000
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.conn = _Connection(h11.SERVER, _HEADERS_BYTES)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start to wait for headers, or refuse the connection if there are too many."""
         super().connection_made(transport)
         self._deadline: asyncio.TimerHandle | None = None
-        _end_unless_read(transport, self.unread_timeout_s)
         if len(self.connections) > self.max_connections:
             self._refuse(Problem(503, "too_many_connections", "the server has too many connections; try again later"))
             return
@@ -97,8 +58,7 @@ class LimitedProtocol(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return
-        limits = "headers of at most 64 KB in all, and the body in large chunks"
-        self._refuse(Problem(400, "malformed_request", f"{msg} Send HTTP/1.1 with {limits}."))
+        self._refuse(Problem(400, "malformed_request", f"{msg} Send HTTP/1.1 with headers of at most 64 KB in all."))
 
     def _is_idle(self) -> bool:
         """Return True if no request is being served: its headers are not complete."""
@@ -137,19 +97,7 @@ class LimitedProtocol(H11Protocol):
         self.transport.close()
 
 
-def _end_unless_read(transport: asyncio.Transport, timeout_s: float) -> None:
-    """Make a connection end if the client does not acknowledge data for a time; only Linux supports this."""
-    connection: socket.socket | None = transport.get_extra_info("socket")
-    if connection is not None and connection.family in _INTERNET and hasattr(socket, "TCP_USER_TIMEOUT"):
-        with contextlib.suppress(OSError):  # the client has disconnected
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * timeout_s))
-
-
-def limited(header_timeout_s: float, unread_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
+def limited(header_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
     """Return a protocol class with the given limits."""
-    limits = {
-        "header_timeout_s": header_timeout_s,
-        "unread_timeout_s": unread_timeout_s,
-        "max_connections": max_connections,
-    }
+    limits = {"header_timeout_s": header_timeout_s, "max_connections": max_connections}
     return type("LimitedProtocol", (LimitedProtocol,), limits)

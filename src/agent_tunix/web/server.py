@@ -29,6 +29,7 @@ _BACKLOG = 1024
 # For the store, tries and files being read.
 _OTHER_DESCRIPTORS = 512
 _GRACE_S = 10
+_HEADERS_BYTES = 64 * 1024
 
 
 def serve_app(settings: ServerSettings, app: Callable[[], FastAPI], announce: Callable[[str], None]) -> None:
@@ -50,7 +51,8 @@ def make_server(settings: ServerSettings, app: FastAPI, grace_s: int = _GRACE_S)
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=limited(settings.header_timeout_s, settings.unread_timeout_s, settings.max_connections),
+            http=limited(settings.header_timeout_s, settings.max_connections),
+            h11_max_incomplete_event_size=_HEADERS_BYTES,
             ws="none",
             lifespan="on",
             log_config=None,

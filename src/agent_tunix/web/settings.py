@@ -17,11 +17,8 @@ class ServerSettings:
     max_body_bytes: int = 2 * 1024 * 1024
     header_timeout_s: float = 10.0  # seconds in which a request's headers must arrive
     body_timeout_s: float = 30.0  # seconds, after the headers, in which the body must arrive
-    unread_timeout_s: float = 30.0  # seconds for which a client may read nothing of a response
     keep_alive_s: float = 15.0  # seconds for which an idle connection stays open
     max_connections: int = 1000
-    requests_per_second: float = 200.0  # requests of one key, on average; 0 disables the limit
-    burst: int = 1000  # requests that one key may make at once before the average applies
     failed_keys_per_second: float = 0.5  # invalid keys from one address, on average; 0 disables the limit
     failed_keys_burst: int = 30  # invalid keys that may come at once before the average applies
 
@@ -32,14 +29,6 @@ class ServerSettings:
             if "*" in name.removeprefix("*.") and name != "*":
                 raise ServiceError(
                     f"an allowed host must be a name, *.NAME or *, not {name!r}", code="invalid_allowed_host"
-                )
-        for what, rate, burst in (
-            ("requests", self.requests_per_second, self.burst),
-            ("failed keys", self.failed_keys_per_second, self.failed_keys_burst),
-        ):
-            if rate < 0 or burst < 1:
-                raise ServiceError(
-                    f"{what} per second must be at least 0 and the burst at least 1, not {rate:g} and {burst}"
                 )
 
     @property

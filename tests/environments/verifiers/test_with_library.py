@@ -13,8 +13,9 @@ from agent_tunix.environments.agents import AgentLimits, AgentOutcome, AgentRun
 from agent_tunix.environments.verifiers import agent_of, open_agents, read_rows
 from agent_tunix.errors import InvalidEnvironmentError, UnknownEnvironmentError
 from tests.environments.support import GALLERY
-from tests.environments.verifiers.scripted import ScriptedPolicy, scripted_policy
+from tests.environments.verifiers.scripted import scripted_policy
 from tests.raising import raises
+from tests.rewards.judges.endpoint_server import EndpointServer
 
 pytest.importorskip("verifiers")
 INSTALLED = GALLERY / "of_verifiers"
@@ -27,12 +28,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
-def policy() -> Iterator[ScriptedPolicy]:
+def policy() -> Iterator[EndpointServer]:
     with scripted_policy() as policy:
         yield policy
 
 
-def play(policy: ScriptedPolicy, name: str, args: dict[str, Any], rows: list[dict[str, Any]]) -> list[AgentOutcome]:
+def play(policy: EndpointServer, name: str, args: dict[str, Any], rows: list[dict[str, Any]]) -> list[AgentOutcome]:
     outcomes: dict[int, AgentOutcome] = {}
     runs = [AgentRun(row, policy.url, f"{name}-{number}", number) for number, row in enumerate(rows)]
     with open_agents(agent_of(name, args, INSTALLED), AgentLimits(timeout_s=120.0)) as pool:
@@ -41,7 +42,7 @@ def play(policy: ScriptedPolicy, name: str, args: dict[str, Any], rows: list[dic
 
 
 @with_rubrics
-def test_one_turn_with_a_parser_and_a_system_prompt(policy: ScriptedPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_turn_with_a_parser_and_a_system_prompt(policy: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nothing listens there
     train, held_out = read_rows("vf_sums", {"num_train": 6}, INSTALLED, 10)
     assert len(train) == 6
@@ -53,23 +54,23 @@ def test_one_turn_with_a_parser_and_a_system_prompt(policy: ScriptedPolicy, monk
     assert score is not None
     assert score.value == 1.25
     assert {"correct": 1.0, "brief": 1.0}.items() <= score.components.items()
-    assert len(policy.requests["vf_sums-3"]) == 1, "a rollout's calls have its key"
+    assert sum(one.key == "vf_sums-3" for one in policy.requests) == 1, "a rollout's calls have its key"
 
 
 @with_rubrics
-def test_tools_are_offered_and_called(policy: ScriptedPolicy) -> None:
+def test_tools_are_offered_and_called(policy: EndpointServer) -> None:
     train, _ = read_rows("vf_tools", {"num_train": 2}, INSTALLED, 10)
     (outcome,) = play(policy, "vf_tools", {"num_train": 2}, train[:1])
     assert outcome.score is not None
     assert outcome.score.value == 1.0
     assert outcome.score.components["calculator_calls"] == 1.0
-    first, second = policy.requests["vf_tools-0"]
+    first, second = (one.body for one in policy.requests if one.key == "vf_tools-0")
     assert first["tools"][0]["function"]["name"] == "calculator"
     assert second["messages"][-1]["role"] == "tool"
 
 
 @with_rubrics
-def test_several_turns_with_a_state(policy: ScriptedPolicy) -> None:
+def test_several_turns_with_a_state(policy: EndpointServer) -> None:
     train, _ = read_rows("vf_guess", {}, INSTALLED, 10)
     outcomes = play(policy, "vf_guess", {}, train)
     solved = [outcome.score.value for outcome in outcomes if outcome.score is not None]
@@ -77,7 +78,7 @@ def test_several_turns_with_a_state(policy: ScriptedPolicy) -> None:
 
 
 @with_rubrics
-def test_a_function_of_a_rubric_that_fails_scores_0_and_is_told(policy: ScriptedPolicy) -> None:
+def test_a_function_of_a_rubric_that_fails_scores_0_and_is_told(policy: EndpointServer) -> None:
     args = {"num_train": 2, "wrong_reference": True}
     train, _ = read_rows("vf_sums", args, INSTALLED, 10)
     (outcome,) = play(policy, "vf_sums", args, train[:1])
@@ -97,7 +98,7 @@ def test_a_rubric_of_groups_is_refused_by_name() -> None:
 
 @with_tasksets
 @pytest.mark.parametrize("with_tools", [False, True])
-def test_tasksets(policy: ScriptedPolicy, with_tools: bool) -> None:
+def test_tasksets(policy: EndpointServer, with_tools: bool) -> None:
     args = {"with_tools": with_tools}
     train, held_out = read_rows("vf_reverse", args, INSTALLED, 10)
     assert len(train) == 6

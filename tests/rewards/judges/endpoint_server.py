@@ -46,6 +46,10 @@ class Request:
     path: str
 
     @property
+    def key(self) -> str:
+        return self.headers["authorization"].removeprefix("Bearer ")
+
+    @property
     def text(self) -> str:
         return "\n".join(message["content"] for message in self.body["messages"])
 

@@ -32,14 +32,6 @@ def _(victim: Victim) -> Iterator[str]:
     yield from found
 
 
-@case("a body in very many chunks")
-def _(victim: Victim) -> Iterator[str]:
-    headers = request(victim, "POST", LIST, _FORM, "Transfer-Encoding: chunked")
-    # The answer comes before the body ends.
-    yield from exchange_pieces(victim, [headers, b"1\r\nx\r\n" * 1100])[0]
-    yield from exchange_pieces(victim, [headers, *[b"80\r\n" + b"x" * 128 + b"\r\n"] * 900, b"0\r\n\r\n"])[0]
-
-
 @case("a gigabyte behind a small Content-Length")
 def _(victim: Victim) -> Iterator[str]:
     def pieces() -> Iterator[bytes]:

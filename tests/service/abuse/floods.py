@@ -3,15 +3,14 @@
 import asyncio
 import contextlib
 import resource
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.service.abuse.cases import NO_ANSWER, answer, answers, case, read_all, request
+from tests.service.abuse.cases import answer, answers, case, read_all, request
 from tests.service.abuse.victim import LIST, Victim
-from tests.service.support import connected_ports, new_name, upload
+from tests.service.support import new_name, upload
 
 _PATIENT_S = 90.0
 
@@ -44,27 +43,6 @@ def _(victim: Victim) -> Iterator[str]:
             assert client.get(LIST).status_code == 200, "others are not answered meanwhile"
         for connection in idle:
             yield from answers(read_all(connection))
-
-
-@case("answers that the client does not read", slow=True)
-def _(victim: Victim) -> Iterator[str]:
-    wanted = request(victim, "GET", "/openapi.json").replace(b"Connection: close\r\n", b"")
-    ports: set[int] = set()
-    with contextlib.ExitStack() as stack:
-        for _ in range(20):
-            connection = stack.enter_context(socket.socket())
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            connection.connect(victim.address)
-            connection.settimeout(0.2)
-            with contextlib.suppress(OSError):
-                connection.sendall(wanted * 500)
-            ports.add(connection.getsockname()[1])
-        assert connected_ports(victim) >= ports
-        deadline = time.monotonic() + _PATIENT_S
-        while connected_ports(victim) & ports:
-            assert time.monotonic() < deadline, "the connections are still there"
-            time.sleep(1)
-    yield NO_ANSWER
 
 
 @case("10,000 requests for a list, 500 at a time", slow=True)

@@ -54,6 +54,12 @@ def dominated(step: int) -> Row:
     return mixed(step, rewards__correct__advantage_share=0.01, **levels)
 
 
+def sampled_elsewhere(step: int, **metrics: Any) -> Row:
+    healthy = {"tokens_per_s": 900.0, "context_cut": 0}
+    engine = {f"engine__{name}": value for name, value in healthy.items()}
+    return make_row(step, **engine | {"policy__sampler_mismatch_kl": 1e-3} | metrics)
+
+
 # name → (rows of a sick run, its reward)
 SICK: dict[str, tuple[list[Row], Any]] = {
     "always_zero": (constant(0.0), "math"),
@@ -85,6 +91,7 @@ SICK: dict[str, tuple[list[Row], Any]] = {
     "dead_groups": (steady(6, rewards__dead_groups=0.95), "math"),
     "no_progress": (steady(50), "math"),
     "kl_runaway": (make_rows(6, lambda step: make_row(step, policy__kl=0.3 * step)), "math"),
+    "sampler_masked": (steady(4, policy__sampler_masked_share=0.7), "math"),
     "reward_collapse": (
         make_rows(8, lambda step: make_row(step, 0.4 if step < 4 else 0.02, rewards__dead_groups=0.7)),
         "math",
@@ -108,6 +115,11 @@ SICK: dict[str, tuple[list[Row], Any]] = {
         ),
         "math",
     ),
+    "engine_mismatch": (
+        make_rows(6, lambda step: sampled_elsewhere(step, policy__sampler_mismatch_kl=1e-3 if step < 4 else 0.1)),
+        "math",
+    ),
+    "engine_context": (make_rows(2, lambda step: sampled_elsewhere(step, engine__context_cut=3)), "math"),
     "calls_rewarded": (make_rows(12, paid_calls), MIXTURE),
     "verifier_errors": (steady(3, rewards__outcomes__scored=64, rewards__outcomes__error=64), "math"),
 }

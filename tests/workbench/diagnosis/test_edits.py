@@ -33,6 +33,8 @@ WITHOUT_EDITS = (
     "calls_never_parse",
     "tool_always_fails (search)",
     "agent_forks",
+    "engine_mismatch",
+    "engine_context",
 )
 
 

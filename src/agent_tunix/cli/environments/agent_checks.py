@@ -22,7 +22,7 @@ from agent_tunix.environments.agents import (
     AgentRecipe,
     AgentRun,
     check_agent,
-    sendable_agent,
+    open_agents,
 )
 from agent_tunix.environments.checks import CheckStatus, EnvironmentFinding, EnvironmentReport
 from agent_tunix.policy.chat.tokenizer import Tokenizer
@@ -57,13 +57,11 @@ def check_with_script(
     """
     agent = check_agent(recipe)
     report = EnvironmentReport()
-    form = "a command" if agent is None else f"{recipe.function}{inspect.signature(agent.function)}"
+    form = "a command" if agent is None else f"{recipe.spec}{inspect.signature(agent.function)}"
     shared = "; the rollouts of a group share a process" if agent is not None and agent.is_shared else ""
     report.findings.append(EnvironmentFinding("signature", "passed", f"{form}{shared}"))
     tokenizer = Tokenizer(find_model_directory(ModelConfig(path="embedded:tiny_tools")), PromptConfig())
-    with AgentPool(
-        sendable_agent(recipe), AgentLimits(timeout_s), is_shared=agent is not None and agent.is_shared
-    ) as pool:
+    with open_agents(recipe, AgentLimits(timeout_s)) as pool:
         calls, outcome, refused = _run(pool, tokenizer, row, replies)
         again = _run(pool, tokenizer, row, replies)[0]
     report.findings += _describe(calls, again, outcome, refused, tokenizer)

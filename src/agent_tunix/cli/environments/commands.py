@@ -204,11 +204,10 @@ def _check_agent(
         row = row or next(row for part in read_rows(own, args, directory, 1) for row in part)
         return check_with_script(agent_of(own, args, directory), row, replies, options.timeout_s)
     recipe = AgentRecipe(
-        "" if is_command else name,
-        read_command(name) if is_command else (),
+        None if is_command else name,
         _read_args(options.args),
         options.modules,
-        Path.cwd(),
+        command=read_command(name) if is_command else (),
     )
     return check_with_script(recipe, row, replies, options.timeout_s)
 

@@ -4,19 +4,18 @@ An agent is a Python function of a row, perhaps with a client of OpenAI's API, o
 processes with limits. Nothing here knows the server that it calls.
 """
 
-from agent_tunix.environments.agents.pool import AgentLimits, AgentOutcome, AgentPool, AgentRun, failed_score
-from agent_tunix.environments.agents.recipe import (
-    BUILTIN_AGENTS,
-    OWN_AGENTS,
-    AgentRecipe,
-    check_agent,
-    register_agent,
-    sendable_agent,
+from agent_tunix.environments.agents.pool import (
+    AgentLimits,
+    AgentOutcome,
+    AgentPool,
+    AgentRun,
+    failed_score,
+    open_agents,
 )
+from agent_tunix.environments.agents.recipe import AgentRecipe, check_agent
+from agent_tunix.environments.registry import register_agent
 
 __all__ = [
-    "BUILTIN_AGENTS",
-    "OWN_AGENTS",
     "AgentLimits",
     "AgentOutcome",
     "AgentPool",
@@ -24,6 +23,6 @@ __all__ = [
     "AgentRun",
     "check_agent",
     "failed_score",
+    "open_agents",
     "register_agent",
-    "sendable_agent",
 ]

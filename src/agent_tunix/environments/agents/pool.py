@@ -7,7 +7,6 @@ that takes too long kills its worker, unless it can be cancelled there.
 import contextlib
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from typing import Any
 from agent_tunix.closing import Closing
 from agent_tunix.environments.agents.commands import MOST_PRINTED_BYTES
 from agent_tunix.environments.agents.program import AgentProgram, FunctionProgram
-from agent_tunix.environments.agents.recipe import AgentRecipe
+from agent_tunix.environments.agents.recipe import AgentRecipe, check_agent
+from agent_tunix.environments.resolve import sendable
 from agent_tunix.errors import InvalidEnvironmentError
 from agent_tunix.execution.workers.limits import WorkerLimits
 from agent_tunix.execution.workers.pool import WorkerPool
@@ -85,7 +85,7 @@ class AgentPool(Closing):
     """Processes that run the agents of a run. Several threads may call `run`.
 
     Args:
-        recipe: The agent, from `sendable_agent`.
+        recipe: The agent, from `sendable`.
         limits: Limits.
         is_shared: True if a worker runs a group of rollouts at once; see `Agent.is_shared`.
         program: Program of the workers of a function, which loads in advance what all of them need.
@@ -112,8 +112,6 @@ class AgentPool(Closing):
             WorkerLimits(limits.memory_mb * 2**20, _RECYCLE_AFTER),
             most_printed_bytes=MOST_PRINTED_BYTES,
         )
-        self._lock = threading.Lock()
-        self._idle: list[Worker] = []
 
     @property
     def num_workers(self) -> int:
@@ -163,10 +161,6 @@ class AgentPool(Closing):
     def close(self) -> None:
         """End all workers. Rollouts that run end with the outcome `exited`."""
         self._pool.close()
-        with self._lock:
-            workers, self._idle = self._idle, []
-        for worker in workers:
-            worker.close()
         self.resources.close()
 
     def _receive(self, worker: Worker, end: OnEnd, num_runs: int) -> None:
@@ -184,26 +178,18 @@ class AgentPool(Closing):
                     end(number, _timed(AgentOutcome(kind, None, one_line(message)), started))
                 case ("done", str(why_tired)):
                     self._pool.forgive()
-                    self._keep(worker, why_tired)
+                    if why_tired:
+                        worker.close()
+                    else:
+                        self._pool.keep(worker)
                     return
                 case reply:
                     raise worker.refuse(reply)
 
-    def _keep(self, worker: Worker, why_tired: str) -> None:
-        with self._lock:
-            if not why_tired:
-                self._idle.append(worker)
-                return
-        worker.close()
-
     def _worker(self) -> Worker:
         """Return a worker with the agent: an idle one, or a new one."""
-        with self._lock:
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.is_alive:
-                    return worker
-                worker.close()
+        if (idle := self._pool.idle_worker()) is not None:
+            return idle
         worker = self._pool.start()
         try:
             reply = worker.ask(("build", self.recipe), _BUILD_S)
@@ -218,11 +204,21 @@ class AgentPool(Closing):
 
     def _of_death(self, death: WorkerDiedError, seconds: float) -> AgentOutcome:
         if death.timed_out:
-            where = last_frame(death.trace, RewardRecipe(self.recipe.function, self.recipe.function))
+            where = last_frame(death.trace, RewardRecipe(self.recipe.text, self.recipe.text))
             message = f"the agent took longer than {self.limits.timeout_s:g} s{where}"
             return AgentOutcome("timeout", None, message, seconds)
         kind = "flooded" if "printed more than" in death.how else "exited"
         return AgentOutcome(kind, None, f"the agent's process {death.how}", seconds)
+
+
+def open_agents(recipe: AgentRecipe, limits: AgentLimits) -> AgentPool:
+    """Return the workers of an agent, which is loaded in this process too.
+
+    Raises:
+        UnknownEnvironmentError, InvalidEnvironmentError: See `check_agent` and `sendable`.
+    """
+    agent = check_agent(recipe)
+    return AgentPool(sendable(recipe), limits, is_shared=agent is not None and agent.is_shared)
 
 
 def _timed(outcome: AgentOutcome, started: float) -> AgentOutcome:

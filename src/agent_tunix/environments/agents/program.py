@@ -11,10 +11,9 @@ for itself. Runs of an async function that takes a client share an event loop.
 import asyncio
 import contextlib
 import copy
-import functools
 import os
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from agent_tunix.environments.agents.commands import AgentFault, end_children, run_command, variables
@@ -78,20 +77,19 @@ class AgentProgram:
             self._await(self._all(self._agent, runs, timeout_s))
         else:
             for run in runs:
-                self._end(run[0], functools.partial(self._alone, run, timeout_s))
+                try:
+                    ending = _result(self._alone(run, timeout_s))
+                except BaseException as error:  # a user's code may raise anything
+                    ending = self._fault(error)
+                end_children(self._spared)
+                self._process.repair()
+                self._process.send("ended", run[0], *ending)
         self._num_runs += len(runs)
         end_children(self._spared)
         self._process.restore()
         is_leaking = _num_descriptors() - self._num_descriptors > _MOST_DESCRIPTORS
         why_tired = "connections or files stayed open" if is_leaking else self._process.why_tired(self._num_runs)
         self._process.send("done", why_tired)
-
-    def _end(self, number: int, run: Callable[[], Score | None]) -> None:
-        """Make one run and send its end."""
-        outcome, value = _outcome(run, self._agent)
-        end_children(self._spared)
-        self._process.repair()
-        self._process.send("ended", number, outcome, value)
 
     def _alone(self, run: Run, timeout_s: float) -> Score | None:
         """Make one run, which has this process for itself."""
@@ -121,17 +119,22 @@ class AgentProgram:
             try:
                 async with asyncio.timeout(timeout_s) as limit:
                     own_row = copy.deepcopy(row)  # the rollouts of a row arrive with the same lists and dicts
-                    score = read_result(await agent.function(own_row, self._clients.for_loop(base_url, key)))
+                    returned = await agent.function(own_row, self._clients.for_loop(base_url, key))
+                    ending = _result(read_result(returned))
             except BaseException as error:
                 late = limit.expired() and isinstance(error, TimeoutError)
                 fault = AgentFault("timeout", f"the agent took longer than {timeout_s:g} s") if late else error
-                outcome, value = _outcome(_raising(fault), agent)
-            else:
-                outcome, value = _outcome(lambda: score, agent)
-            self._process.send("ended", number, outcome, value)
+                ending = self._fault(fault)
+            self._process.send("ended", number, *ending)
 
         with served_imports():
             await asyncio.gather(*map(one, runs))
+
+    def _fault(self, error: BaseException) -> tuple[str, Any]:
+        """Return the kind of a fault and its message."""
+        if isinstance(error, AgentFault):
+            return error.outcome, str(error)
+        return "error", f"the agent failed: {describe_fault(error, None if self._agent is None else self._agent.file)}"
 
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Return the result of a coroutine, and cancel what it left behind. The loop stays, and so do its connections.
@@ -183,24 +186,11 @@ class _Clients:
         return openai.AsyncOpenAI(base_url=base_url, api_key=key, http_client=self._async)
 
 
-def _outcome(run: Callable[[], Score | None], agent: Agent | None) -> tuple[str, Any]:
-    """Return how a run ended: `ok` with its packed score, or the kind of its fault with a message."""
-    try:
-        score = run()
-        if score is not None and score.outcome is Outcome.ERROR:
-            return "invalid_result", f"the agent {score.detail}"
-        return "ok", None if score is None else pack(score)
-    except AgentFault as fault:
-        return fault.outcome, str(fault)
-    except BaseException as error:  # a user's code may raise anything
-        return "error", f"the agent failed: {describe_fault(error, None if agent is None else agent.file)}"
-
-
-def _raising(error: BaseException) -> Callable[[], Score | None]:
-    def run() -> Score | None:
-        raise error
-
-    return run
+def _result(score: Score | None) -> tuple[str, Any]:
+    """Return `ok` and a packed score, or the fault of what an agent returned."""
+    if score is not None and score.outcome is Outcome.ERROR:
+        return "invalid_result", f"the agent {score.detail}"
+    return "ok", None if score is None else pack(score)
 
 
 def _num_descriptors() -> int:

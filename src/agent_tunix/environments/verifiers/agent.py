@@ -9,16 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe, sendable_agent
+from agent_tunix.environments.agents import AgentLimits, AgentPool, AgentRecipe
 from agent_tunix.environments.agents.commands import without_proxy
 from agent_tunix.environments.agents.program import FunctionProgram
+from agent_tunix.environments.resolve import sendable
 from agent_tunix.environments.verifiers.loading import load_environment
 from agent_tunix.rewards.sample import Score
 
 
 def open_agents(recipe: AgentRecipe, limits: AgentLimits) -> AgentPool:
     """Return the workers of the agent of an environment; see `agent_of`."""
-    return AgentPool(sendable_agent(recipe), limits, is_shared=True, program=VerifiersProgram)
+    return AgentPool(sendable(recipe), limits, is_shared=True, program=VerifiersProgram)
 
 
 def agent_of(name: str, args: Mapping[str, Any], directory: Path) -> AgentRecipe:

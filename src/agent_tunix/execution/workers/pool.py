@@ -99,7 +99,7 @@ class WorkerPool(Closing):
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._nursery: _Nursery | None = None
-        self._idle: list[Worker] = []  # workers of `ask`
+        self._idle: list[Worker] = []
         self._num_failures = 0
         self._is_closed = False
 
@@ -139,7 +139,7 @@ class WorkerPool(Closing):
         num_deaths = 0
         while True:
             try:
-                worker = (self._idle_worker() if not num_deaths else None) or self.start()
+                worker = (self.idle_worker() if not num_deaths else None) or self.start()
                 reply = worker.ask(request, limit_s)
             except WorkerDiedError as death:
                 num_deaths += not death.all_died
@@ -147,10 +147,11 @@ class WorkerPool(Closing):
                     raise
             else:
                 self.forgive()
-                self._idle.append(worker)
+                self.keep(worker)
                 return reply
 
-    def _idle_worker(self) -> Worker | None:
+    def idle_worker(self) -> Worker | None:
+        """Return a worker that was kept and is alive; None without one."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -158,6 +159,10 @@ class WorkerPool(Closing):
                     return worker
                 worker.close()
         return None
+
+    def keep(self, worker: Worker) -> None:
+        """Keep a worker that waits for a request, until it is needed or the pool closes."""
+        self._idle.append(worker)
 
     def forgive(self) -> None:
         """Note that a worker has answered a request, so that earlier failures do not count."""

@@ -25,6 +25,7 @@ from safetensors.numpy import save_file
 from agent_tunix.errors import ExportError, ModelError
 from agent_tunix.policy.files.tensor_files import list_files, locate_tensors
 from agent_tunix.policy.files.tensors import WeightPath
+from agent_tunix.policy.mesh import fetch
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.policy.network.projection import Projection, Scale
 
@@ -48,35 +49,48 @@ _FORMAT = {"format": "pt"}
 _WITH_VISION = ("gemma3", "gemma4", "qwen3_5")
 
 
-def write_merged(policy: Decoder, source: Path, directory: Path, alpha: float, dtype: jnp.dtype | None = None) -> None:
+def write_merged(
+    policy: Decoder, source: Path, directory: Path | None, alpha: float, dtype: jnp.dtype | None = None
+) -> None:
     """Write a directory that transformers and vLLM load: configuration, weights with the adapter merged, tokenizer.
 
     Args:
         policy: Policy with or without an adapter.
         source: Model directory that it was loaded from.
-        directory: Existing, empty directory.
+        directory: Existing, empty directory; None to write nothing. If several processes hold the weights, all of them
+            call this function, and one writes.
         alpha: LoRA alpha. The adapter's output is multiplied by alpha / rank.
         dtype: Type of the stored weights; None for the policy's compute type, which reproduces its logits.
     """
     dtype = jnp.dtype(policy.dtype if dtype is None else dtype)
     _write_weights(_merged_tensors(policy, source, alpha, dtype), directory)
+    if directory is None:
+        return
     _copy_others(source, directory)
     config = json.loads((source / "config.json").read_bytes())
     write_json(directory / "config.json", _with_dtype(_without_code(config), dtype.name))
 
 
 def write_adapter(
-    policy: Decoder, source: Path, directory: Path, alpha: float, base_model: str, revision: str | None = None
+    policy: Decoder,
+    source: Path,
+    directory: Path | None,
+    alpha: float,
+    base_model: str,
+    revision: str | None = None,
+    *,
+    has_tokenizer: bool = True,
 ) -> None:
     """Write a directory that PEFT loads: the adapter's matrices in float32, its configuration, the tokenizer.
 
     Args:
         policy: Policy with an adapter.
         source: Model directory that it was loaded from.
-        directory: Existing, empty directory.
+        directory: Existing, empty directory; None to write nothing, as in `write_merged`.
         alpha: LoRA alpha. The adapter's output is multiplied by alpha / rank.
         base_model: Name of the repository, or path, from which PEFT loads the base model.
         revision: Revision of the repository; None for the latest.
+        has_tokenizer: False to leave out the tokenizer, which the base model's directory has too.
 
     Raises:
         ModelError: The policy has no adapter.
@@ -92,6 +106,8 @@ def write_adapter(
         name = f"base_model.model.{place_in_transformers(module, policy)}"
         tensors[f"{name}.lora_A.weight"] = _to_host(a, jnp.dtype("float32"), transposed=True)
         tensors[f"{name}.lora_B.weight"] = _to_host(b, jnp.dtype("float32"), transposed=True)
+    if directory is None:
+        return
     save_file(tensors, directory / "adapter_model.safetensors", metadata=_FORMAT)
     write_json(
         directory / "adapter_config.json",
@@ -109,7 +125,8 @@ def write_adapter(
             "target_modules": _target_modules(pairs, policy),
         },
     )
-    _copy_others(source, directory)
+    if has_tokenizer:
+        _copy_others(source, directory)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -173,7 +190,7 @@ def _merge(
 
 
 def _to_host(array: jax.Array, dtype: jnp.dtype, *, transposed: bool = False) -> np.ndarray:
-    host = np.asarray(jax.device_get(array)).astype(dtype)
+    host = np.asarray(fetch(array)).astype(dtype)
     return np.ascontiguousarray(host.T if transposed else host)
 
 
@@ -187,7 +204,7 @@ def _read(file: Path, name: str) -> np.ndarray:
         return kept
 
 
-def _write_weights(pending: Mapping[str, _Pending], directory: Path) -> None:
+def _write_weights(pending: Mapping[str, _Pending], directory: Path | None) -> None:
     split = split_state_dict_into_shards_factory(
         dict(pending),
         get_storage_size=lambda tensor: tensor.num_bytes,
@@ -195,8 +212,10 @@ def _write_weights(pending: Mapping[str, _Pending], directory: Path) -> None:
         max_shard_size=MAX_FILE_BYTES,
     )
     for file, names in split.filename_to_tensors.items():
-        save_file({name: pending[name].make() for name in names}, directory / file, metadata=_FORMAT)
-    if split.is_sharded:
+        tensors = {name: pending[name].make() for name in names}
+        if directory is not None:
+            save_file(tensors, directory / file, metadata=_FORMAT)
+    if split.is_sharded and directory is not None:
         index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         write_json(directory / "model.safetensors.index.json", index)
 

@@ -5,6 +5,7 @@
         weights/         the weights that train, written by Orbax
         optimizer/       the optimizer's state, written by Orbax
         reference/       the reference policy's weights, written by Orbax, if they move
+        ahead/           completions of the steps that follow, if they were sampled already
         metadata.json    step, seed, and facts about the run
         manifest.json    the SHA-256 of every other file
       best.json          step of the best checkpoint, if the run has a metric for it
@@ -27,6 +28,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -45,6 +47,7 @@ _MOST_DIGITS = 7
 
 # Part of a checkpoint ("weights", "optimizer", "reference") → name → array.
 State = Mapping[str, Mapping[str, jax.Array]]
+NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Restored:
     step: int  # number of batches of prompts that the weights have seen
     state: State  # part → name → array, with the shapes and shardings that the caller asked for
     metadata: dict[str, Any]  # the metadata given to `save`, and `step`
+    directory: Path  # has the files given to `save`
 
 
 class _DamagedError(CheckpointError):
@@ -91,10 +95,16 @@ class Checkpoints:
         """Return the steps that have a checkpoint, oldest first."""
         return sorted({step for place in self._places for step in _steps_in(place)})
 
-    def save(self, step: int, state: State, metadata: dict[str, Any]) -> None:
+    def save(self, step: int, state: State, metadata: dict[str, Any], files: Mapping[str, bytes] = NO_FILES) -> None:
         """Write a checkpoint, then remove the oldest ones beyond `max_to_keep` and `max_bytes`, but never the best.
 
         Those beyond `max_bytes` are removed before, too, so that there is room for the new one.
+
+        Args:
+            step: Step of the checkpoint.
+            state: Its arrays.
+            metadata: Its metadata, in JSON's types.
+            files: Further files of it by path, which the first process writes.
 
         Raises:
             CheckpointError: The disk is full or the directory cannot be written; older checkpoints are untouched.
@@ -113,6 +123,9 @@ class Checkpoints:
                     checkpointer.save(partial / part, dict(arrays))
 
         def complete() -> None:
+            for path, content in files.items():
+                (partial / path).parent.mkdir(exist_ok=True)
+                (partial / path).write_bytes(content)
             (partial / "metadata.json").write_text(json.dumps({"step": step, **metadata}, indent=1), encoding="utf-8")
             (partial / "manifest.json").write_text(json.dumps(_digest_files(partial), indent=1), encoding="utf-8")
             self._publish(partial, final)
@@ -292,7 +305,7 @@ class Checkpoints:
             raise
         except Exception as error:  # Orbax and TensorStore raise many kinds
             raise CheckpointError(f"{path} cannot be read: {_cause(error)}", code="checkpoint_damaged") from error
-        return Restored(step=step, state=state, metadata=_read_metadata(path))
+        return Restored(step=step, state=state, metadata=_read_metadata(path), directory=path)
 
     def remove_after(self, step: int) -> None:
         """Remove the checkpoints past a step, which a resumed run writes again."""

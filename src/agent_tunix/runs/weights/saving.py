@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from agent_tunix.runs.weights.checkpoints import Checkpoints, State
+from agent_tunix.runs.weights.checkpoints import NO_FILES, Checkpoints, State
 from agent_tunix.tracking.background import Annotate, Background
 
 
@@ -37,6 +37,7 @@ class CheckpointSaver(Background):
         after: Callable[[], object],
         measured: contextlib.AbstractContextManager[None] | None = None,
         then: Callable[[], object] = lambda: None,
+        files: Callable[[], Mapping[str, bytes]] | None = None,
     ) -> None:
         """Wait for the previous checkpoint, then begin to write this one.
 
@@ -47,6 +48,7 @@ class CheckpointSaver(Background):
             after: Called before anything is written; it waits for the rows and rollouts.
             measured: Context in which the checkpoint is written, after that.
             then: Called after the checkpoint is complete.
+            files: Called after `after`; returns further files for `Checkpoints.save`, perhaps after it has waited.
 
         Raises:
             CheckpointError: The previous checkpoint could not be written.
@@ -56,8 +58,9 @@ class CheckpointSaver(Background):
 
         def write() -> None:
             after()
+            further = NO_FILES if files is None else files()
             with measured or contextlib.nullcontext():
-                self._checkpoints.save(step, kept, metadata)
+                self._checkpoints.save(step, kept, metadata, further)
             then()
 
         self._begin("checkpoint", write)

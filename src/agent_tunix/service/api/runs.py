@@ -10,7 +10,7 @@ from agent_tunix.service.api import run_models
 from agent_tunix.service.api.documentation import FUNCTION, documented
 from agent_tunix.service.gate import API
 from agent_tunix.service.runs import MAX_LIMIT
-from agent_tunix.service.state import key_of, service_of
+from agent_tunix.service.state import service_of
 from agent_tunix.tracking.metrics_tail import MAX_ROWS
 from agent_tunix.tracking.rollouts.pages import MAX_TEXT, Order, Outcome, RolloutQuery, StopReason
 from agent_tunix.web.problems import Json
@@ -31,7 +31,7 @@ async def list_runs(
 ) -> Response:
     """List runs, newest first."""
     service = service_of(request)
-    page = await service.run_reads.run_for(key_of(request), service.runs.list, limit, after)
+    page = await service.run_reads.run(service.runs.list, limit, after)
     return Json({"object": "list", "data": [one.to_data() for one in page.data], "has_more": page.has_more})
 
 
@@ -52,7 +52,7 @@ async def get(request: Request, id: RunId) -> Response:
             "config": run.config,
         }
 
-    return Json(await service.run_reads.run_for(key_of(request), look))
+    return Json(await service.run_reads.run(look))
 
 
 async def metrics(
@@ -63,7 +63,7 @@ async def metrics(
 ) -> Response:
     """List a run's metrics, step by step. To get new ones, pass as `after` the last step received."""
     service = service_of(request)
-    page = await service.run_reads.run_for(key_of(request), lambda: service.runs.get(id).metrics.page(after, limit))
+    page = await service.run_reads.run(lambda: service.runs.get(id).metrics.page(after, limit))
     return Json(
         {
             "object": "list",
@@ -94,9 +94,7 @@ async def rollouts(
     """List a run's completions. With `step` and `group`: those of one prompt, with their advantages."""
     service = service_of(request)
     query = RolloutQuery(step, group, outcome, min_reward, max_reward, q, sort, stop_reason, tool)
-    page = await service.run_reads.run_for(
-        key_of(request), lambda: service.runs.get(id).rollouts.page(query, limit, after)
-    )
+    page = await service.run_reads.run(lambda: service.runs.get(id).rollouts.page(query, limit, after))
     return Json(
         {
             "object": "list",
@@ -111,7 +109,7 @@ async def rollouts(
 async def findings(request: Request, id: RunId) -> Response:
     """List the findings that were made during a run."""
     service = service_of(request)
-    found, damaged = await service.run_reads.run_for(key_of(request), lambda: service.runs.get(id).findings())
+    found, damaged = await service.run_reads.run(lambda: service.runs.get(id).findings())
     data = [{"object": "finding", **one.to_data()} for one in found]
     return Json({"object": "list", "data": data, "has_more": False, "damaged": damaged})
 

@@ -10,7 +10,7 @@ from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Score
 from agent_tunix.rewards.score_data import show_fields
 from agent_tunix.service.api.models import ID, TryRequest
-from agent_tunix.service.state import key_of, service_of
+from agent_tunix.service.state import service_of
 from agent_tunix.service.tries import TrialRow, Tried, cannot_be_tried, check_size
 from agent_tunix.tracking.rollouts.encoding import to_json
 from agent_tunix.web.problems import Json
@@ -33,7 +33,7 @@ async def try_function(
     check_size(rows, service.settings.tries)
     source = record.to_uploaded(content, "this server")
     try:
-        tried = await service.tries.run(key_of(request), source, rows, body.step)
+        tried = await service.tries.run(source, rows, body.step)
     except RewardError as error:
         raise cannot_be_tried(error) from error
     return await run_in_threadpool(_answer, id, tried)  # extras may be large

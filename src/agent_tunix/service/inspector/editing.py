@@ -61,7 +61,7 @@ async def try_source(request: Request, opened: OpenedFunction, form: FormData) -
         columns["answer"] = answer
     row = TrialRow(text_of(form, "prompt"), texts, columns)
     check_size([row], service.settings.tries)
-    tried = await service.tries.run(key_of(request), opened.as_uploaded(_bytes_of(form)), [row])
+    tried = await service.tries.run(opened.as_uploaded(_bytes_of(form)), [row])
     scores = [_tried(text, score) for text, score in zip(texts, tried.scores[0], strict=True)]
     return {"tried": {"scores": scores, "seconds": tried.seconds}}
 
@@ -101,7 +101,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
     review = await _review(request, opened, form)
     if not text_of(form, "run"):
         raise Problem(400, "missing_parameter", "choose the run whose completions to score", "run")
-    run = await service.run_reads.run_for(key_of(request), service.runs.get, text_of(form, "run"))
+    run = await service.run_reads.run(service.runs.get, text_of(form, "run"))
     indexed = service.runs.find(text_of(form, "run"))
     asked = ReplayRequest(
         opened.as_uploaded(),
@@ -110,7 +110,7 @@ async def replay_source(request: Request, opened: OpenedFunction, form: FormData
         _number(form, "most") or _MOST,
         text_of(form, "against").strip() or None,
     )
-    replayed = await service.replays.run(key_of(request), run, asked)
+    replayed = await service.replays.run(run, asked)
     movers = [
         {
             "of": mover,
@@ -139,7 +139,7 @@ async def review_source(request: Request, opened: OpenedFunction, form: FormData
 
 async def _review(request: Request, opened: OpenedFunction, form: FormData) -> Review:
     reviews = service_of(request).reviews
-    return await reviews.run_for(key_of(request), Review.of, opened.text, source_of(form), opened.record)
+    return await reviews.run(Review.of, opened.text, source_of(form), opened.record)
 
 
 async def save(request: Request, id: str) -> Response:

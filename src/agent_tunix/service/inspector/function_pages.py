@@ -86,7 +86,7 @@ async def show_function(
     source = opened.text if given is None else source_of(given)
     runs: list[RunSummary] = []
     if "try" in key_of(request).scopes:
-        runs = (await service.run_reads.run_for(key_of(request), service.runs.list, _RUNS_OFFERED)).data
+        runs = (await service.run_reads.run(service.runs.list, _RUNS_OFFERED)).data
     nothing = {"tried": None, "replayed": None, "review": None, "is_new": False}
     return render(
         request,

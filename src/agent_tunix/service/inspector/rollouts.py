@@ -13,7 +13,7 @@ from starlette.responses import Response
 from agent_tunix.rewards.advantages import group_std
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import Shown, show
-from agent_tunix.service.state import key_of, service_of
+from agent_tunix.service.state import service_of
 from agent_tunix.tracking.live_run import LiveRun
 from agent_tunix.tracking.rollouts.pages import (
     MAX_TEXT,
@@ -79,7 +79,7 @@ async def list_rollouts(request: Request, id: str) -> Response:
             max_query=MAX_TEXT,
         )
 
-    return await service.run_reads.run_for(key_of(request), look)
+    return await service.run_reads.run(look)
 
 
 def _has_environment(run: LiveRun) -> bool:
@@ -132,7 +132,7 @@ async def show_group(request: Request, id: str, step: Number, group: Number) -> 
             **_statistics(page.rows),
         )
 
-    return await service.run_reads.run_for(key_of(request), look)
+    return await service.run_reads.run(look)
 
 
 async def compare(
@@ -161,7 +161,7 @@ async def compare(
             problems=problems,
         )
 
-    return await service.run_reads.run_for(key_of(request), look)
+    return await service.run_reads.run(look)
 
 
 def _side(run: LiveRun, step: int, group: int, problems: list[str]) -> dict[str, Any]:

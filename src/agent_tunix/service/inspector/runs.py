@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from agent_tunix.service.inspector.pages import add_page, render
 from agent_tunix.service.inspector.showing import anchor_of, place_of
-from agent_tunix.service.state import key_of, service_of
+from agent_tunix.service.state import service_of
 from agent_tunix.tracking.metrics_file import to_plain
 from agent_tunix.tracking.report.live import Look
 from agent_tunix.tracking.report.pictures import chart_to_data
@@ -37,7 +37,7 @@ async def list_runs(request: Request, after: str | None = None) -> Response:
             has_roots=bool(service.settings.runs),
         )
 
-    return await service.run_reads.run_for(key_of(request), look)
+    return await service.run_reads.run(look)
 
 
 async def show_run(request: Request, id: str) -> Response:
@@ -61,7 +61,7 @@ async def show_run(request: Request, id: str) -> Response:
             config=_sections(config),
         )
 
-    return await service.run_reads.run_for(key_of(request), look)
+    return await service.run_reads.run(look)
 
 
 async def curves(
@@ -76,7 +76,7 @@ async def curves(
         found = service.runs.get(id).curves.look((step, version) if version else None)
         return Json(to_plain({"state": state} | ({} if found is None else _drawn(found))))
 
-    return await service.run_reads.run_for(key_of(request), look)
+    return await service.run_reads.run(look)
 
 
 def _drawn(look: Look) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Answers in the forms of OpenAI's API."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, Literal, NotRequired
@@ -102,7 +103,7 @@ def completion_logprobs(
     """
     tokens = [*prompt, *reply.tokens]
     logps = [
-        None if logp is None else max(logp, _LEAST_LOGP)
+        None if logp is None or math.isnan(logp) else max(logp, _LEAST_LOGP)
         for logp in (*(reply.prompt_logps if prompt else ()), *reply.logps)
     ]
     alternatives = [*(reply.prompt_alternatives if prompt else ()), *reply.alternatives]

@@ -1,6 +1,5 @@
 """`/v1/chat/completions`."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,9 +10,8 @@ from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from agent_tunix.serving.chat import ChatEncoder, ChatPrompt, read_conversation
 from agent_tunix.serving.policy_service import PolicyService, in_thread, service_of
 from agent_tunix.serving.recorder import RolloutCalls
-from agent_tunix.serving.routes.answering import Answer, respond
-from agent_tunix.serving.routes.answers import chat_logprobs, usage_of
-from agent_tunix.serving.routes.generation import ReplyPart
+from agent_tunix.serving.routes.answering import Answer, ReplyPart, respond
+from agent_tunix.serving.routes.answers import chat_logprobs
 from agent_tunix.serving.routes.parameters import ChatParameters
 
 
@@ -25,7 +23,6 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
     service, rollout = service_of(request), request.state.rollout
     if rollout is not None:
         rollout.admit()
-    parameters.refuse_unsupported()
     chat = service.encoder()
     conversation = read_conversation(parameters.messages, parameters.tools, parameters.tool_choice)
     calls = service.calls_of(rollout)
@@ -40,6 +37,7 @@ class ConversationAnswer(Answer):
     """An answer with messages."""
 
     prefix = "chatcmpl"
+    whole_object = "chat.completion"
     chunk_object = "chat.completion.chunk"
     parameters: ChatParameters
 
@@ -54,19 +52,14 @@ class ConversationAnswer(Answer):
     ) -> None:
         call_format = chat.call_format if conversation.reads_calls else None
         super().__init__(service, parameters, requests, rollout, call_format)
+        self.messages, self.tools = conversation.messages, conversation.declarations
         self._chat = chat
         self._conversation = conversation
 
-    def whole(self, replies: Sequence[TokenReply]) -> dict[str, Any]:
-        """Return the answer with all replies."""
-        choices = []
-        for index, reply in enumerate(replies):
-            self.texts[index].add(reply.tokens)
-            message, reason = self._end(index, reply)
-            choices.append({"index": index, "message": message} | self._details(reply) | {"finish_reason": reason})
-        answer = self.head("chat.completion", replies[0])
-        answer |= {"choices": choices, "usage": usage_of(self.prompts, replies)}
-        return answer | self.prompt_fields()
+    def choice(self, index: int, reply: TokenReply) -> dict[str, Any]:
+        """Return the choice of the whole answer for a reply, and keep its call."""
+        message, reason = self._end(index, reply)
+        return {"message": message} | self._details(reply) | {"finish_reason": reason}
 
     def begin(self) -> Iterator[dict[str, Any]]:
         """Yield the first choice of each reply."""
@@ -93,24 +86,13 @@ class ConversationAnswer(Answer):
         """Return the prompt's ids, if the client asked for them."""
         return {"prompt_token_ids": list(self.prompts[0])} if self.parameters.return_token_ids else {}
 
-    def keep_cancelled(self) -> None:
-        """Remember the calls that have no reply."""
-        for index in sorted(self._open):
-            self._keep(index, None)
-
     def _end(self, index: int, reply: TokenReply) -> tuple[dict[str, Any], str]:
         """Return the message and the reason of the end, and remember the call."""
-        conversation, prompt = self._conversation, self.generation.requests[index].prompt
-        message = self._chat.read_reply(self.texts[index].text, conversation, (*prompt, *reply.tokens))
-        self._keep(index, reply, message)
+        ids = (*self.requests[index].prompt, *reply.tokens)
+        message = self._chat.read_reply(self.texts[index].text, self._conversation, ids)
+        self.keep(index, reply, message)
         reason = reply.finish_reason or "stop"
         return message, "tool_calls" if "tool_calls" in message and reason == "stop" else reason
-
-    def _keep(self, index: int, reply: TokenReply | None, message: dict[str, Any] | None = None) -> None:
-        conversation = self._conversation
-        call = self.generation.call_of(index, reply)
-        messages, tools = conversation.messages, conversation.declarations
-        self.keep(dataclasses.replace(call, messages=messages, reply=message, tools=tools), index)
 
     def _details(self, reply: TokenReply) -> dict[str, Any]:
         """Return the log-probabilities and the token ids of a reply or a part of it, if the client asked for them."""

@@ -9,9 +9,8 @@ from starlette.responses import Response
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.sampling.requests import TokenReply
 from agent_tunix.serving.policy_service import in_thread, service_of
-from agent_tunix.serving.routes.answering import Answer, respond
-from agent_tunix.serving.routes.answers import completion_logprobs, usage_of
-from agent_tunix.serving.routes.generation import ReplyPart
+from agent_tunix.serving.routes.answering import Answer, ReplyPart, respond
+from agent_tunix.serving.routes.answers import completion_logprobs
 from agent_tunix.serving.routes.parameters import CompletionParameters
 
 # As in OpenAI's API.
@@ -23,7 +22,6 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     service, rollout = service_of(request), request.state.rollout
     if rollout is not None:
         rollout.admit()
-    parameters.refuse_unsupported()
     given = parameters.prompts
     prompts = await in_thread(lambda: [encode_text(service.tokenizer, one) for one in given])
     max_tokens = _DEFAULT_MAX_TOKENS if parameters.max_tokens is None else parameters.max_tokens
@@ -45,22 +43,16 @@ class CompletionAnswer(Answer):
     """An answer with texts."""
 
     prefix = "cmpl"
-    chunk_object = "text_completion"
+    whole_object = chunk_object = "text_completion"
     parameters: CompletionParameters
 
-    def whole(self, replies: Sequence[TokenReply]) -> dict[str, Any]:
-        """Return the answer with all continuations."""
-        choices, parameters = [], self.parameters
-        for index, reply in enumerate(replies):
-            self.keep(self.generation.call_of(index, reply), index)
-            self.texts[index].add(reply.tokens)
-            text = (self._prompt_text(index) if parameters.echo else "") + self.texts[index].text
-            prompt = self.generation.requests[index].prompt if parameters.echo else ()
-            choice = {"index": index, "text": text, "finish_reason": reply.finish_reason}
-            choice |= self._details(reply, prompt)
-            choices.append(choice | self._prompt_ids(index))
-        answer = self.head("text_completion", replies[0])
-        return answer | {"choices": choices, "usage": usage_of(self.prompts, replies)}
+    def choice(self, index: int, reply: TokenReply) -> dict[str, Any]:
+        """Return the choice of the whole answer for a reply, and keep its call."""
+        self.keep(index, reply)
+        has_prompt = self.parameters.echo
+        text = (self._prompt_text(index) if has_prompt else "") + self.texts[index].text
+        details = self._details(reply, self.requests[index].prompt if has_prompt else ())
+        return {"text": text, "finish_reason": reply.finish_reason} | details | self._prompt_ids(index)
 
     def begin(self) -> Iterator[dict[str, Any]]:
         """Yield the prompt's ids of each reply, if the client asked for them."""
@@ -76,7 +68,7 @@ class CompletionAnswer(Answer):
         details = self._details(part.tokens, (), offset)
         reason = None
         if part.reply is not None:
-            self.keep(self.generation.call_of(index, part.reply), index)
+            self.keep(index, part.reply)
             delta += text.rest(text.text)
             reason = part.reply.finish_reason
         if delta or part.tokens.tokens or reason is not None:
@@ -91,7 +83,7 @@ class CompletionAnswer(Answer):
         return {"logprobs": logprobs} | ids
 
     def _prompt_ids(self, index: int) -> dict[str, Any]:
-        ids = self.generation.requests[index].prompt
+        ids = self.requests[index].prompt
         return {"prompt_token_ids": list(ids)} if self.parameters.return_token_ids else {}
 
     def _prompt_text(self, index: int) -> str:

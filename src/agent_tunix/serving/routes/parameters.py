@@ -4,9 +4,9 @@ A parameter that is not supported is refused by name, unless its value asks for 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agent_tunix.web.problems import Problem
 
@@ -72,11 +72,13 @@ class SamplingParameters(BaseModel):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 
-    def refuse_unsupported(self) -> None:
+    @model_validator(mode="after")
+    def refuse_unsupported(self) -> Self:
         """Raise Problem for a parameter that is not supported."""
         _refuse_unknown(self.model_extra or {}, _WITHOUT_EFFECT)
         if self.stream_options is not None and not self.stream:
             raise Problem(400, "invalid_stream_options", "stream_options requires stream: true", "stream_options")
+        return self
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -104,15 +106,17 @@ class ChatParameters(SamplingParameters):
     tool_choice: Annotated[Any, Field(description="`auto` or `none`.")] = None
     response_format: Annotated[Any, Field(description='`{"type": "text"}`.')] = None
 
-    def refuse_unsupported(self) -> None:
+    @model_validator(mode="after")
+    def refuse_unsupported(self) -> Self:
         """Raise Problem for a parameter that is not supported."""
-        super().refuse_unsupported()
+        super().refuse_unsupported()  # type: ignore[operator]  # a method for pydantic
         if self.tool_choice not in (None, "auto", "none"):
             raise unsupported("tool_choice", f"it must be auto or none, not {self.tool_choice!r:.80}")
         if self.response_format not in (None, {"type": "text"}):
             raise unsupported("response_format", 'only {"type": "text"} is supported; ask for the form in a message')
         if self.top_logprobs and not self.logprobs:
             raise Problem(400, "invalid_top_logprobs", "top_logprobs requires logprobs: true", "top_logprobs")
+        return self
 
 
 class CompletionParameters(SamplingParameters):
@@ -128,13 +132,15 @@ class CompletionParameters(SamplingParameters):
         int | None, Field(ge=0, le=20, description="Likeliest tokens to report at each place; null: no probabilities.")
     ] = None
 
-    def refuse_unsupported(self) -> None:
+    @model_validator(mode="after")
+    def refuse_unsupported(self) -> Self:
         """Raise Problem for a parameter that is not supported."""
-        super().refuse_unsupported()
+        super().refuse_unsupported()  # type: ignore[operator]  # a method for pydantic
         if self.stream and self.echo:
             raise unsupported("echo", "it cannot be combined with stream: true; remove one of them")
         if self.max_tokens == 0 and not self.echo:
             raise Problem(400, "invalid_max_tokens", "max_tokens must be at least 1 without echo", "max_tokens")
+        return self
 
     @property
     def prompts(self) -> list[Any]:
@@ -149,9 +155,11 @@ class OtherParameters(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
-    def refuse_unsupported(self) -> None:
+    @model_validator(mode="after")
+    def refuse_unsupported(self) -> Self:
         """Raise Problem for a parameter that is not supported."""
         _refuse_unknown(self.model_extra or {}, _WITHOUT_EFFECT_ELSEWHERE)
+        return self
 
 
 class TokenizeParameters(OtherParameters):
@@ -179,6 +187,13 @@ class UnloadAdapterParameters(OtherParameters):
     """An adapter to unload."""
 
     lora_name: str
+
+
+class LoadWeightsParameters(OtherParameters):
+    """Weights to sample with from now on."""
+
+    path: Annotated[str, Field(min_length=1, max_length=4096, description="Hugging Face directory of the model.")]
+    version: Annotated[int, Field(ge=0, lt=2**31, description="Number of the weights, which replies then name.")]
 
 
 def unsupported(name: str, message: str) -> Problem:

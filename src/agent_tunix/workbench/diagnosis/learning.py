@@ -281,6 +281,41 @@ class KlRunaway(Detector):
             )
 
 
+MASKED_STEPS = 3
+"""Steps in a row for a warning."""
+MASKED_HIGH = 0.5
+"""Share of masked tokens from which most of the sampling is wasted."""
+MASKED_ERROR = 0.99
+"""Share at which hardly a token trains."""
+
+
+class SamplerMasked(Detector):
+    """Detector of a correction that masks most of what was sampled."""
+
+    names = ("sampler_masked",)
+
+    def __init__(self, context: RunContext) -> None:
+        super().__init__(context)
+        self._share = Window(MASKED_STEPS)
+
+    def _detect(self, step: int, row: Row) -> Iterator[Detection]:
+        share = number(row, "policy/sampler_masked_share")
+        self._share.add(share)
+        if share is not None and self._share.is_full and self._share.low >= MASKED_HIGH:
+            yield Detection(
+                "sampler_masked",
+                Severity.ERROR if self._share.low >= MASKED_ERROR else Severity.WARNING,
+                share,
+                f"grpo.sampler_correction masks {share:.0%} of the sampled tokens, so that little trains: sampling and "
+                "training disagree more than its bounds allow; find out why, widen the bounds, or set "
+                "grpo.sampler_correction=token, which keeps all tokens",
+                evidence={
+                    "policy/sampler_masked_share": share,
+                    "policy/sampler_mismatch_kl": number(row, "policy/sampler_mismatch_kl") or 0.0,
+                },
+            )
+
+
 DEAD_STEPS = 5
 """Steps that make the start, and the recent past."""
 DEAD_LEVEL = 0.85

@@ -8,6 +8,7 @@ from agent_tunix.workbench.diagnosis.agents import AgentForks
 from agent_tunix.workbench.diagnosis.components import Dominance, Gates, Schedules
 from agent_tunix.workbench.diagnosis.context import RunContext
 from agent_tunix.workbench.diagnosis.detecting import Detection, Detector, number
+from agent_tunix.workbench.diagnosis.engines import EngineContext, EngineMismatch
 from agent_tunix.workbench.diagnosis.episodes import CallsRewarded, LimitedEpisodes, ToolUse
 from agent_tunix.workbench.diagnosis.findings import ALWAYS, Finding, Severity
 from agent_tunix.workbench.diagnosis.hacking import FormOnly, LengthHacking, OracleDown
@@ -18,6 +19,7 @@ from agent_tunix.workbench.diagnosis.learning import (
     KlRunaway,
     NoProgress,
     RewardCollapse,
+    SamplerMasked,
 )
 from agent_tunix.workbench.diagnosis.values import Clustered, Constant, Sparse
 from agent_tunix.workbench.diagnosis.verifier import Noisy, Truncated, VerifierErrors
@@ -30,7 +32,10 @@ DETECTORS: tuple[type[Detector], ...] = (
     ToolUse,
     LimitedEpisodes,
     AgentForks,
+    EngineMismatch,
+    EngineContext,
     KlRunaway,
+    SamplerMasked,
     Collapsed,
     RewardCollapse,
     Gates,

@@ -1,0 +1,65 @@
+"""Runs that sample from processes of their own train as those that sample in this process."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from agent_tunix.errors import EngineError
+from agent_tunix.runs.preflight import preflight
+from agent_tunix.sampling.token_choice import SamplingParams
+from agent_tunix.training import train
+from agent_tunix.training.verification import read_rows
+from tests.raising import raises
+from tests.small_run import NUM_STEPS
+from tests.training.engine_runs import ENGINE, OVERRIDES, Killer, open_local_engines, rollouts, sampling_processes
+from tests.training.support import assert_same_weights, small_run
+
+pytestmark = pytest.mark.slow
+
+
+def run(root: Path, *overrides: str, killer: Killer | None = None) -> Path:
+    train.train(preflight(small_run(*OVERRIDES, *overrides), root.parent), root, callbacks=[killer] if killer else [])
+    assert not sampling_processes(root)
+    return root
+
+
+def sample_greedily(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_training = SamplingParams.of_training
+    greedy = classmethod(lambda _, config: dataclasses.replace(of_training(config), greedy=True))
+    monkeypatch.setattr(SamplingParams, "of_training", greedy)
+
+
+@pytest.mark.parametrize(("rank", "is_greedy"), [(0, True), (4, False)])
+def test_rewards_and_token_ids_are_those_of_a_run_without_engines(
+    rank: int, is_greedy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_greedy:
+        sample_greedily(monkeypatch)
+    found = run(tmp_path / "found", f"model.lora_rank={rank}", *ENGINE, "engine.num_processes=2")
+    if is_greedy:
+        expected = run(tmp_path / "expected", f"model.lora_rank={rank}")
+    else:  # other programs draw other random numbers
+        monkeypatch.setattr(train, "open_engines", open_local_engines)
+        expected = run(tmp_path / "expected", f"model.lora_rank={rank}")
+    assert rollouts(found) == rollouts(expected)
+    assert_same_weights(expected, found)
+    rows = read_rows(found)
+    assert [row["step"] for row in rows] == list(range(NUM_STEPS + 1))
+    for row, other in zip(rows, read_rows(expected), strict=True):
+        assert {name: row[name] for name in other if name.startswith(("rewards/", "eval/", "completions/"))} == {
+            name: value for name, value in other.items() if name.startswith(("rewards/", "eval/", "completions/"))
+        }
+    assert all(row["policy/sampler_mismatch_kl"] < 1e-6 and row["engine/unknown_logps"] == 0 for row in rows[1:])
+
+
+def test_a_run_whose_only_process_is_killed_saves_and_resumes(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", *ENGINE, "engine.num_processes=1")
+    root = tmp_path / "killed"
+    overrides = ("engine=agent_tunix", "engine.num_processes=1", "engine.timeout_s=20")
+    with raises(EngineError, "engine_unreachable"):
+        run(root, *overrides, killer=Killer(root, 3, 0.0))
+    assert [row["step"] for row in read_rows(root)][-1] == 2
+    run(root, *ENGINE, "engine.num_processes=1", "training.resume=true")
+    assert rollouts(root) == rollouts(whole)
+    assert_same_weights(whole, root)
