@@ -84,7 +84,7 @@ def normalised(values: Any, scaling: str) -> Array:
         return np.zeros(len(values))
     if scaling == "leave_one_out":
         return np.array([value - np.delete(values, place).mean() for place, value in enumerate(values)])
-    return (values - values.mean()) / (values.std(ddof=1) + 1e-6 if scaling == "group" else 1.0)
+    return np.asarray((values - values.mean()) / (values.std(ddof=1) + 1e-6 if scaling == "group" else 1.0))
 
 
 def returns_of(rewards: Sequence[Sequence[float]], gamma: float) -> list[list[float]]:
@@ -135,7 +135,8 @@ def test_a_hierarchy_weighs_groups_by_the_past_that_they_share(scaling: str, his
     actual = advantages({"steps": ([of_turns(*own) for own in rewards], 1.0, {})}, samples, credit, scaling)
     returns, expected = returns_of(rewards, 0.95), [[0.0] * count for count in COUNTS]
     for start in range(0, len(COUNTS), G):
-        sums, found = defaultdict(float), defaultdict(float)
+        sums: dict[tuple[int, int], float] = defaultdict(float)
+        found: dict[tuple[int, int], int] = defaultdict(int)
         for depth in range(1, history + 2):
             equal = defaultdict(list)
             for n in range(start, start + G):
@@ -161,10 +162,11 @@ def test_roles_of_an_agent_are_normalised_by_themselves(scaling: str) -> None:
     roles = [rng.choice(["solver", "critic"], count).tolist() for count in COUNTS]
     totals = rng.choice([0.0, 0.5, 1.0], len(COUNTS)).tolist()
     roles[0][0] = "planner"  # alone: its turn has the advantage of its episode
-    samples = [
-        replace(one, episode=replace(one.episode, agent={"calls": [{"role": role} for role in own]}))
-        for one, own in zip((episode(n, ["reply"] * (count - 1)) for n, count in enumerate(COUNTS)), roles, strict=True)
-    ]
+    samples = []
+    for n, own in enumerate(roles):
+        calls = [{"role": role} for role in own]
+        summary = EpisodeSummary("finished", len(own), 1, agent={"calls": calls})
+        samples.append(replace(episode(n, ["reply"] * (len(own) - 1)), episode=summary))
     actual = advantages({"total": ([Score(value) for value in totals], 1.0, {})}, samples, Credit("role"), scaling)
     expected = [[0.0] * count for count in COUNTS]
     for start in range(0, len(COUNTS), G):
@@ -251,7 +253,7 @@ def test_an_unscored_episode_has_no_advantage_and_leaves_every_mean() -> None:
     assert (actual[1] == 0).all()
     kept = [0, 2, 3]
     for k in range(3):
-        returns = [sum(steps[n].turns[k:]) for n in kept]
+        returns = [sum(turn or 0.0 for turn in steps[n].turns[k:]) for n in kept]
         np.testing.assert_allclose(actual[kept, k], normalised(returns, "group"), rtol=1e-9)
 
 
@@ -272,7 +274,7 @@ def test_a_shut_gate_and_a_transform_are_understood() -> None:
 @pytest.mark.parametrize("credit", [TURN, Credit("gigpo", 0.95), Credit("hgpo", 0.95), Credit("role")])
 def test_the_parts_of_the_components_sum_to_the_advantages(scaling: str, credit: Credit) -> None:
     samples, rewards = drawn(3)
-    components = {
+    components: Components = {
         "steps": ([of_turns(*own) for own in rewards], 1.0, {}),
         "final": ([Score(float(n % 3)) for n in range(len(COUNTS))], -0.5, {}),
     }
@@ -280,7 +282,7 @@ def test_the_parts_of_the_components_sum_to_the_advantages(scaling: str, credit:
     turns = mixture.turn_rewards(samples, scores, G, credit)
     parts = turns.estimate(lambda totals, values, size: advantage_parts(totals, values, turns.weights, size, scaling))
     np.testing.assert_allclose(parts.sum(axis=0), turns.advantages(scaling), rtol=1e-9, atol=1e-9)
-    assert math.isclose(sum(variance_shares(parts[:, turns.exists])), 1.0)
+    assert math.isclose(sum(variance_shares(parts[:, turns.exists]) or ()), 1.0)
 
 
 def test_equal_returns_up_to_rounding_have_no_advantage() -> None:

@@ -120,7 +120,7 @@ def training_rows(completions: Completions, config: Config, mesh: jax.sharding.M
 
 def loss_mask(completions: Completions, config: Config) -> np.ndarray:
     """Return [N, T], True at the tokens of completions that take part in the loss; those of forks are left out."""
-    mask = completions.mask & np.isfinite(completions.logps)
+    mask: np.ndarray = completions.mask & np.isfinite(completions.logps)
     return mask & completions.ended[:, None] if config.grpo.mask_truncated else mask
 
 

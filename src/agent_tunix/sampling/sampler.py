@@ -79,8 +79,8 @@ class Completions:
     @property
     def observed(self) -> np.ndarray:
         """[N, T], True at tokens after the prompt that tools and environments wrote."""
-        present: np.ndarray = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
-        return present & ~self.mask
+        observed: np.ndarray = ~self.mask & (np.arange(self.tokens.shape[1]) < self.lengths[:, None])
+        return observed
 
     @property
     def num_sampled(self) -> np.ndarray:
