@@ -95,7 +95,7 @@ def test_a_reply_of_another_model_and_seeds_without_effect_fail() -> None:
         ((Fault.NO_SUCCESS,), {"adapter", "weights"}),
         ((Fault.FALLBACK,), {"unknown model", "adapter"}),
     ],
-    ids=str,
+    ids=["none", "ignored weights", "no success", "fallback"],
 )
 def test_weights_and_adapters_of_a_known_model(
     kind: type[StandIn], faults: tuple[Fault, ...], failed: set[str], tmp_path: Path
