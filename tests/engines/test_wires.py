@@ -89,7 +89,7 @@ def test_a_reply_of_another_model_is_an_error() -> None:
 @every_kind
 def test_a_prompt_beyond_the_context_is_refused_in_the_words_of_the_engine(stand_in: Any) -> None:
     with running(stand_in) as (_, source), raises(RequestRefusedError, "engine_refused", "256"):
-        source.submit(TokenRequest((5,) * 250, 12)).result(20)
+        source.submit(TokenRequest((5,) * 257, 12)).result(20)
 
 
 @every_kind

@@ -5,7 +5,7 @@
 | `ready` | the engine tells its models, and a version whose routes are known |
 | `ids` | token ids are continued by token ids, and a reply ends after `max_tokens` |
 | `stop` | a stop token ends a reply, and is its last token |
-| `context` | a request that exceeds the context is refused, not shortened |
+| `context` | a request for more tokens than the context has is refused |
 | `log-probabilities` | each is finite and at most 0, and those of different first tokens sum to at most 1 |
 | `score` | the scores of a reply are its log-probabilities at temperature 1 |
 | `temperature` | log-probabilities are those at the sampling temperature |
@@ -116,7 +116,7 @@ class _Checker:
             await self._try("ready", "version and models", self._ready),
             await self._try("ids", f"{ids}, {_NUM_TOKENS} tokens, then 4", self._ids),
             await self._try("stop", f"{ids}, greedy, its third token as stop token", self._stop),
-            await self._try("context", f"{ids}, and as many tokens as the context has", self._context),
+            await self._try("context", f"{ids}, and more tokens than the context has", self._context),
             await self._try("log-probabilities", f"{ids}, 2 replies and {_NUM_FIRST_TOKENS} tokens", self._logps),
             await self._try("score", "a reply at temperature 1, and its tokens to score", self._score),
             await self._try("temperature", "first tokens at temperature 2, and to score", self._temperature),
@@ -197,7 +197,7 @@ class _Checker:
     async def _context(self) -> str:
         if self._facts.max_context is None:
             raise _NotTried("the engine does not tell its context")
-        return await self._refused(self._facts.max_context)
+        return await self._refused(self._facts.max_context + 1)
 
     async def _logps(self) -> str:
         logps = [logp for temperature in (1.0, 0.7) for logp in (await self._sample(temperature=temperature)).logps]

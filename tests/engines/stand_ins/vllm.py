@@ -84,12 +84,13 @@ class VllmStandIn(StandIn):
         if max(ids) >= self.policy.vocab_size:
             return _error(400, f"Token id {max(ids)} is out of vocabulary")
         limit = 16 if body.max_tokens is None else body.max_tokens
-        if len(ids) + limit > self.policy.max_context:
+        if max(len(ids), limit) > self.policy.max_context:
             return _error(
                 400,
                 f"This model's maximum context length is {self.policy.max_context} tokens. However, you requested "
                 f"{limit} output tokens and your prompt contains {len(ids)} input tokens.",
             )
+        limit = min(limit, self.policy.max_context - len(ids))  # as vLLM 0.32 does
         scores_prompt = body.prompt_logprobs is not None or (body.echo and body.logprobs is not None)
         sampling = self.sampling_of({"temperature": body.temperature, "top_k": body.top_k})
         request = TokenRequest(
