@@ -31,6 +31,7 @@ CHOICES = sorted(file.relative_to(CONF).with_suffix("").as_posix() for file in C
 REQUIRED = {
     "model/qwen3": ["model.path=DIR"],
     "data/gsm8k": ["data.path=DIR"],
+    "grpo/gigpo": ["environment.name=guess_number"],
     "engine/vllm": ["engine.urls=[http://localhost:8000]"],
     "engine/sglang": ["engine.urls=[http://localhost:30000]"],
     "engine/agent_tunix": ["engine.num_processes=1"],
