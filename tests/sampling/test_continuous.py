@@ -348,10 +348,10 @@ def test_adapters_answer_beside_the_policy(sampler: Sampler, source: ContinuousS
 
 @pytest.mark.slow
 def test_warming_up_compiles_all_programs(sampler: Sampler) -> None:
-    source = ContinuousSampler(sampler, num_places=4, max_context=300, chunk_tokens=8)
+    source = ContinuousSampler(sampler, num_places=4, max_context=128, chunk_tokens=8)
     assert source.warm_up() == 2 * (2 + 3 + 2)
     before = num_programs()
-    answer(source, *[TokenRequest(make_prompt(n, 5 + 30 * n), max_tokens=9, seed=n) for n in range(6)])
+    answer(source, *[TokenRequest(make_prompt(n, 5 + 20 * n), max_tokens=9, seed=n) for n in range(6)])
     assert num_programs() == before
 
 

@@ -309,10 +309,8 @@ class SamplerMasked(Detector):
                 f"grpo.sampler_correction masks {share:.0%} of the sampled tokens, so that little trains: sampling and "
                 "training disagree more than its bounds allow; find out why, widen the bounds, or set "
                 "grpo.sampler_correction=token, which keeps all tokens",
-                evidence={
-                    "policy/sampler_masked_share": share,
-                    "policy/sampler_mismatch_kl": number(row, "policy/sampler_mismatch_kl") or 0.0,
-                },
+                edits=("grpo.sampler_correction=token",),
+                evidence={"policy/sampler_masked_share": share},
             )
 
 
