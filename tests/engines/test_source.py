@@ -185,6 +185,19 @@ def test_without_an_engine_nothing_hangs() -> None:
             source.each(lambda wire, client: wire.describe(client))
 
 
+def test_an_action_that_does_not_wait_ends_at_once_where_no_replica_answers() -> None:
+    with contextlib.ExitStack() as running:
+        url = running.enter_context(ToyEngine().serving())
+        with opened(WIRES[0], url) as source:
+            source.wait_until_ready()
+            running.close()
+            started = time.monotonic()
+            for code in ("engine_unavailable", "engine_unreachable"):  # it is found to be down, then known to be
+                with raises(EngineError, code, url):
+                    source.each(lambda wire, client: wire.unload_adapter(client, "policy-v1"), waits=False)
+            assert time.monotonic() - started < 10
+
+
 def test_a_replica_that_hangs_is_left_out_and_its_requests_go_elsewhere(engine: ToyEngine, other: ToyEngine) -> None:
     with opened(WIRES[0], engine.url, other.url, timeout_s=0.5) as source:
         source.wait_until_ready()

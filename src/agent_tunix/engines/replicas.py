@@ -110,14 +110,15 @@ class Replicas:
             async with self._use(replica):
                 yield replica
 
-    async def each(self, action: Action[Result]) -> dict[str, Result]:
+    async def each(self, action: Action[Result], *, waits: bool = True) -> dict[str, Result]:
         """Run an action on all replicas that are up, and return the results by URL; see `EngineSource.each`."""
         failures: list[EngineError] = []
-        for _ in range(_MOST_ROUNDS):
-            await self._until(lambda: self.up)
+        for _ in range(_MOST_ROUNDS if waits else 1):
+            if waits:
+                await self._until(lambda: self.up)
             if done := await self._act(self.up, action, failures):
                 return done
-        raise failures[-1]
+        raise failures[-1] if failures else self._unreachable()
 
     async def _act(
         self, replicas: Sequence[Replica], action: Action[Result], failures: list[EngineError]

@@ -113,16 +113,17 @@ class EngineSource(Closing):
         self._versions[model] = version
         self._followed = (version, model)
 
-    def each(self, action: Action[Result]) -> dict[str, Result]:
+    def each(self, action: Action[Result], *, waits: bool = True) -> dict[str, Result]:
         """Run an action on all replicas that are up, and return its results by URL. No replica joins meanwhile.
 
-        A replica that does not answer within `timeout_s` has no result: it is left out, until it answers again.
+        A replica that does not answer within `timeout_s` has no result: it is left out, until it answers again. If none
+        takes the action, it is tried again once one is up, unless `waits` is false.
 
         Raises:
             EngineError: No replica is up, or one refuses.
             Exception: What an action raised.
         """
-        return self._start(self._replicas.each(action)).result()
+        return self._start(self._replicas.each(action, waits=waits)).result()
 
     @property
     def is_up(self) -> bool:

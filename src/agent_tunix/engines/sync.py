@@ -169,8 +169,8 @@ class WeightSync:
         return self.report
 
     def close(self) -> None:
-        """Unload and remove what was written. Engines that do not answer are left as they are."""
-        self._forget(0)
+        """Unload and remove what was written. Engines that do not answer are left as they are, and not waited for."""
+        self._forget(0, waits=False)
 
     def _model(self, name: str) -> str:
         """Return the model that requests name to sample from what was synced under a name."""
@@ -201,7 +201,7 @@ class WeightSync:
                 code="engine_directory",
             ) from error
 
-    def _forget(self, num_kept: int) -> None:
+    def _forget(self, num_kept: int, *, waits: bool = True) -> None:
         """Unload and remove all but the newest names. Their requests have ended, or end where they are."""
         names = [self._loaded.popleft() for _ in range(len(self._loaded) - num_kept)]
 
@@ -214,7 +214,7 @@ class WeightSync:
             return
         if self._has_adapter and self._source.is_up:
             try:
-                self._source.each(unload)
+                self._source.each(unload, waits=waits)
             except EngineError as error:
                 _LOGGER.warning("%s could not be unloaded: %s", ", ".join(names), error)
         for name in names:
