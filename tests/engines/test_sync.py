@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from flax import nnx
 from agent_tunix.config.schema import Config
 from agent_tunix.distributed.group import Processes
 from agent_tunix.engines.source import EngineSource, make_wire
-from agent_tunix.engines.sync import WeightSync
+from agent_tunix.engines.sync import ProcessGroup, WeightSync
 from agent_tunix.errors import EngineError
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
@@ -69,7 +69,13 @@ def model() -> Iterator[ModelPolicy]:
 
 @contextlib.contextmanager
 def syncing(
-    kind: str, url: str, root: Path, rank: int, timeout_s: float = 20.0, temperature: float = 1.0
+    kind: str,
+    url: str,
+    root: Path,
+    rank: int,
+    timeout_s: float = 20.0,
+    temperature: float = 1.0,
+    processes: ProcessGroup | None = None,
 ) -> Iterator[tuple[WeightSync, Decoder, EngineSource]]:
     config = Config()
     config = dataclasses.replace(
@@ -82,7 +88,10 @@ def syncing(
     with EngineSource([url], make_wire(kind), api_key=KEY, timeout_s=timeout_s) as source:
         source.wait_until_ready()
         sync = WeightSync(
-            source, policy, config, root, model_directory=EMBEDDED_MODEL, prompt_ids=PROMPT, processes=Processes()
+            *(source, policy, config, root),
+            model_directory=EMBEDDED_MODEL,
+            prompt_ids=PROMPT,
+            processes=processes or Processes(),
         )
         yield sync, policy, source
 
@@ -196,6 +205,24 @@ def test_a_replica_that_comes_back_has_the_current_adapter(model: ModelPolicy, r
         reply = source.submit(TokenRequest(tuple(PROMPT), 4, seed=0)).result(30)
         assert reply.version == 1
         assert report.model in stand_in.names
+
+
+class Second:
+    """A process beside the first."""
+
+    is_first = False
+
+    def from_first(self, make: Callable[[], Any]) -> Any:
+        """Return what the first one would."""
+        return make()
+
+
+def test_the_first_process_alone_brings_replicas_up_to_date(model: ModelPolicy, root: Path) -> None:
+    with VllmStandIn(model).running() as url:
+        with syncing("vllm", url, root, 4) as (_, _, source):
+            assert source.on_rejoin is not None
+        with syncing("vllm", url, root, 4, processes=Second()) as (_, _, source):
+            assert source.on_rejoin is None
 
 
 def test_names_are_never_used_again(model: ModelPolicy, root: Path) -> None:

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -131,7 +131,8 @@ class WeightSync:
         self._probe = [*self._prompt, *processes.from_first(self._draw_continuation)]
         self._scorer = ProbeScorer(policy, MOST_PROBE_TOKENS)
         self._gate = SyncGate(self._scorer.score(self._probe))
-        source.on_rejoin = self._catch_up
+        if processes.is_first:
+            source.on_rejoin = self._catch_up
         if config.engine.adapter_directory is None and processes.is_first:
             for left in directory.glob("*policy-*"):  # by a process of this run that was killed
                 shutil.rmtree(left, ignore_errors=True)
@@ -161,7 +162,11 @@ class WeightSync:
         self._loaded.append(name)
         answers = self._processes.from_first(lambda: self._deliver(name, version))
         replicas = [self._read(answer) for answer in answers]
-        checks = {replica.url: self._gate.check(name, self._expected, replica) for replica in replicas}
+        # The gate of the first process alone knows the replicas that came back, so it judges for all.
+        found = self._processes.from_first(
+            lambda: [(one.url, *astuple(self._gate.check(name, self._expected, one))) for one in replicas]
+        )
+        checks = {url: Check(difference, share) for url, difference, share in found}
         if self._processes.is_first:
             self._source.follow(version, self._model(name))
         self._forget(self._config.engine.max_staleness + 1 if self._has_adapter else 1)
