@@ -213,7 +213,7 @@ class Replicas:
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 if not replica.is_up:
                     replica.error = reason
-                elif replica.num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
+                elif not self._num_acting and (replica.num_failed >= _MOST_FAILED_CHECKS or _is_gone(replica, error)):
                     self._leave_out(replica, reason)
                     for limit in replica.limits:
                         if not limit.expired():
@@ -243,6 +243,11 @@ class Replicas:
             "start it again, or correct engine.urls",
             code="engine_unreachable",
         )
+
+
+def _is_gone(replica: Replica, error: Exception) -> bool:
+    """Return True if nothing listens at a replica that answers no request; what starts there has other weights."""
+    return isinstance(error, httpx.ConnectError) and not replica.limits
 
 
 def _prefix_keys(tokens: tuple[int, ...]) -> list[int]:
