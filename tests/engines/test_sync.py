@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def syncing(
     timeout_s: float = 20.0,
     temperature: float = 1.0,
     processes: ProcessGroup | None = None,
+    others: Sequence[str] = (),
 ) -> Iterator[tuple[WeightSync, Decoder, EngineSource]]:
     config = Config()
     config = dataclasses.replace(
@@ -85,7 +87,7 @@ def syncing(
         generation=dataclasses.replace(config.generation, temperature=temperature),
     )
     policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
-    with EngineSource([url], make_wire(kind), api_key=KEY, timeout_s=timeout_s) as source:
+    with EngineSource([url, *others], make_wire(kind), api_key=KEY, timeout_s=timeout_s) as source:
         source.wait_until_ready()
         sync = WeightSync(
             *(source, policy, config, root),
@@ -205,6 +207,29 @@ def test_a_replica_that_comes_back_has_the_current_adapter(model: ModelPolicy, r
         reply = source.submit(TokenRequest(tuple(PROMPT), 4, seed=0)).result(30)
         assert reply.version == 1
         assert report.model in stand_in.names
+
+
+@every_rank
+def test_a_replica_that_missed_the_first_sync_is_proven_or_stays_out(rank: int, model: ModelPolicy, root: Path) -> None:
+    late = VllmStandIn(model)
+    with (
+        VllmStandIn(model).running() as url,
+        late.running() as other,
+        syncing("vllm", url, root, rank, others=[other]) as (sync, policy, source),
+    ):
+        late.faults = {Fault.STARTING}
+        assert set(sync.sync(0).checks) == {url}
+        move(policy)
+        sync.sync(1)
+        late.faults = {Fault.IGNORES_WEIGHTS}
+        _, replica = source._replicas.all
+        while "the model that the engine was started with" not in replica.error:
+            assert not replica.is_up
+            time.sleep(0.02)
+        late.faults = set()
+        if rank:
+            late.names = {late.base: late.names[late.base]}  # the name has the base's weights
+        source.wait_until_ready()
 
 
 class Second:

@@ -82,7 +82,7 @@ class SyncReport:
         }
 
 
-# What a replica said: its URL, its scores of the probe by its model before the first sync and by the synced one, and
+# What a replica said: its URL, its scores of the probe by its model before its first sync and by the synced one, and
 # the tokens and log-probabilities of a reply. Plain values, which processes exchange.
 _Answer = tuple[str, list[float], list[float], list[int], list[float]]
 
@@ -122,8 +122,8 @@ class WeightSync:
         self._has_adapter = config.model.lora_rank > 0
         self._temperature = config.generation.temperature or 1.0
         self._run = processes.from_first(lambda: secrets.token_hex(4))
-        self._loaded: deque[str] = deque()  # names that the engines have, the current one last
-        self._expected = np.empty(0)  # the policy's scores of the probe at the last version
+        # Names that the engines have, with the policy's scores of the probe at that version; the current one last.
+        self._loaded: deque[tuple[str, np.ndarray]] = deque()
         self.report: SyncReport | None = None
         context = min(prompt_tokens(config) + episode_tokens(config), MOST_PROBE_TOKENS)
         self._prompt = tuple(prompt_ids)[-min(_PROMPT_TOKENS, context // 2) :]
@@ -157,14 +157,14 @@ class WeightSync:
         started = time.perf_counter()
         name = f"policy-{self._run}-v{version}"
         self._write(name)
+        expected = self._scorer.score(self._probe)
         # From here on, a replica that comes back takes this version too.
-        self._expected = self._scorer.score(self._probe)
-        self._loaded.append(name)
+        self._loaded.append((name, expected))
         answers = self._processes.from_first(lambda: self._deliver(name, version))
         replicas = [self._read(answer) for answer in answers]
         # The gate of the first process alone knows the replicas that came back, so it judges for all.
         found = self._processes.from_first(
-            lambda: [(one.url, *astuple(self._gate.check(name, self._expected, one))) for one in replicas]
+            lambda: [(one.url, *astuple(self._gate.check(name, expected, one))) for one in replicas]
         )
         checks = {url: Check(difference, share) for url, difference, share in found}
         if self._processes.is_first:
@@ -208,7 +208,7 @@ class WeightSync:
 
     def _forget(self, num_kept: int, *, waits: bool = True) -> None:
         """Unload and remove all but the newest names. Their requests have ended, or end where they are."""
-        names = [self._loaded.popleft() for _ in range(len(self._loaded) - num_kept)]
+        names = [self._loaded.popleft()[0] for _ in range(len(self._loaded) - num_kept)]
 
         async def unload(wire: Wire, client: httpx.AsyncClient) -> None:
             async with asyncio.timeout(_UNLOAD_S):
@@ -229,10 +229,9 @@ class WeightSync:
 
     def _deliver(self, name: str, version: int) -> list[_Answer]:
         """Let every replica take the weights and score the probe."""
-        is_first_sync = self.report is None
 
         async def take(wire: Wire, client: httpx.AsyncClient) -> _Answer:
-            base = await wire.score(client, self._source.base_model, self._probe) if is_first_sync else []
+            base = await self._score_base(wire, client)
             await self._load(wire, client, name, version)
             probe = await wire.score(client, self._model(name), self._probe)
             request = TokenRequest(self._prompt, min(_REPLY_TOKENS, self._rest), self._temperature, seed=version)
@@ -260,11 +259,18 @@ class WeightSync:
         Raises:
             EngineError: It does not take them, or does not follow.
         """
-        if not self._loaded:
+        loaded = list(self._loaded)
+        if not loaded:
             return
-        version = int(self._loaded[-1].rpartition("-v")[2])
-        for name in list(self._loaded) if self._has_adapter else [self._loaded[-1]]:
-            await self._load(wire, client, name, version)
+        base = await self._score_base(wire, client)
+        for name, expected in loaded if self._has_adapter else loaded[-1:]:
+            await self._load(wire, client, name, int(name.rpartition("-v")[2]))
         probe = await wire.score(client, self._model(name), self._probe)
-        scores = ReplicaScores(str(client.base_url), np.empty(0), np.asarray(probe))
-        self._gate.check(name, self._expected, scores)
+        scores = ReplicaScores(str(client.base_url), np.asarray(base), np.asarray(probe))
+        self._gate.check(name, expected, scores)
+
+    async def _score_base(self, wire: Wire, client: httpx.AsyncClient) -> list[float]:
+        """Return a replica's scores of the probe by the model that it has; none if the gate knows it."""
+        if self._gate.knows(str(client.base_url)):
+            return []
+        return await wire.score(client, self._source.base_model, self._probe)
