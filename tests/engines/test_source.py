@@ -186,6 +186,17 @@ def test_without_an_engine_nothing_hangs() -> None:
             source.each(lambda wire, client: wire.describe(client))
 
 
+def test_where_no_replica_can_come_back_nothing_is_waited_for() -> None:
+    with ToyEngine().serving() as url:
+        pass
+    ended = ["the processes have ended"]
+    with opened(WIRES[0], url, timeout_s=60.0, reason_gone=lambda: ended[0]) as source:
+        with raises(EngineError, "sampling_process_failed", *ended):
+            source.submit(request_of()).result(20)
+        with raises(EngineError, "sampling_process_failed", *ended):
+            source.each(lambda wire, client: wire.describe(client))
+
+
 def test_an_action_that_does_not_wait_ends_at_once_where_no_replica_answers() -> None:
     with contextlib.ExitStack() as running:
         url = running.enter_context(ToyEngine().serving())

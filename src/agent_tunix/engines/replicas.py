@@ -57,6 +57,7 @@ class Replicas:
         bring_up: Action on a replica that was not there, before it gets requests.
         max_concurrency: Requests that a replica gets at a time.
         timeout_s: Seconds that a request may take.
+        reason_gone: Returns why no replica that is down will answer again; None if one may.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Replicas:
         bring_up: Action[object],
         max_concurrency: int,
         timeout_s: float,
+        reason_gone: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.all = [Replica(*item) for item in clients.items()]
         self._bring_up = bring_up
@@ -73,6 +75,7 @@ class Replicas:
         self._wire = wire
         self._max_concurrency = max_concurrency
         self._timeout_s = timeout_s
+        self._reason_gone = reason_gone
         self._slots = asyncio.Semaphore(max_concurrency * len(self.all))
         self._homes: dict[int, Replica] = {}  # by beginning of a prompt
         self._num_acting = self._num_acted = 0  # actions on all replicas: in progress, and ended
@@ -145,8 +148,13 @@ class Replicas:
         return done
 
     async def _until(self, find: Callable[[], Result | None]) -> Result:
-        """Return the first result that is not empty; raise EngineError once no replica has been up for too long."""
+        """Return the first result that is not empty; raise EngineError once no replica has been up for too long.
+
+        That is at once if none will be up again.
+        """
         while not (result := find()):
+            if not self.up and (reason := self._reason_gone()):
+                raise EngineError(reason, code="sampling_process_failed")
             if not self.up and time.monotonic() > self._down_since + self._timeout_s:
                 raise self._unreachable()
             await asyncio.sleep(_POLL_S)

@@ -128,6 +128,7 @@ class EngineSession:
                 max_concurrency=engine.max_concurrency,
                 timeout_s=engine.timeout_s,
                 max_retries=engine.max_retries,
+                reason_gone=lambda: None if self._started is None else self._started.reason_gone(),
             )
         )
         self._processes.from_first(lambda: self._check(self._source.wait_until_ready(), tokenizer))
