@@ -78,6 +78,7 @@ def syncing(
     temperature: float = 1.0,
     processes: ProcessGroup | None = None,
     others: Sequence[str] = (),
+    moves: bool = False,
 ) -> Iterator[tuple[WeightSync, Decoder, EngineSource]]:
     config = Config()
     config = dataclasses.replace(
@@ -87,6 +88,8 @@ def syncing(
         generation=dataclasses.replace(config.generation, temperature=temperature),
     )
     policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
+    if moves:
+        move(policy)
     with EngineSource([url, *others], make_wire(kind), api_key=KEY, timeout_s=timeout_s) as source:
         source.wait_until_ready()
         sync = WeightSync(
@@ -186,6 +189,22 @@ def test_a_policy_that_moved_before_the_first_sync_is_proven_or_refused_by_it(mo
                 assert "the model that the engine was started with" in str(caught.value)
             else:
                 assert sync.sync(7).metrics["engine/probe_share"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_an_adapter_that_a_run_starts_with_is_proven_or_refused_by_the_first_sync(
+    model: ModelPolicy, root: Path
+) -> None:
+    # As after a supervised start.
+    with VllmStandIn(model).running() as url, syncing("vllm", url, root, 4, moves=True) as (sync, policy, _):
+        before = [np.asarray(leaf.get_value()) for _, leaf in nnx.to_flat_state(nnx.state(policy, nnx.LoRAParam))]
+        assert any(array.any() for array in before)
+        assert sync.sync(0).metrics["engine/probe_share"] == pytest.approx(1.0, abs=0.01)
+    with (
+        VllmStandIn(model, Fault.IGNORES_WEIGHTS).running() as url,
+        syncing("vllm", url, root, 4, moves=True) as (sync, _, _),
+        raises(EngineError, "engine_stale", "the model that the engine was started with"),
+    ):
+        sync.sync(0)
 
 
 def test_an_engine_that_hangs_ends_the_sync_in_time(model: ModelPolicy, root: Path) -> None:

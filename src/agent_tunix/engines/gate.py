@@ -117,7 +117,7 @@ class SyncGate:
     """The scores of each replica so far, and the judgement of new ones.
 
     Args:
-        initial: [N] log-probabilities of the probe by the policy with its initial weights.
+        initial: [N] log-probabilities of the probe by the policy with the weights that a replica starts with.
     """
 
     def __init__(self, initial: np.ndarray) -> None:

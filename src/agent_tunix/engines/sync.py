@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import httpx
+import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
@@ -31,6 +33,7 @@ from agent_tunix.engines.wire import Wire
 from agent_tunix.errors import EngineError
 from agent_tunix.policy.files.export import write_adapter, write_merged
 from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.variables import Variables
 from agent_tunix.sampling.requests import TokenRequest
 
 _LOGGER = logging.getLogger("agent_tunix.engines")
@@ -130,12 +133,22 @@ class WeightSync:
         self._rest = context - len(self._prompt)
         self._probe = [*self._prompt, *processes.from_first(self._draw_continuation)]
         self._scorer = ProbeScorer(policy, MOST_PROBE_TOKENS)
-        self._gate = SyncGate(self._scorer.score(self._probe))
+        self._gate = SyncGate(self._score_initial())
         if processes.is_first:
             source.on_rejoin = self._catch_up
         if config.engine.adapter_directory is None and processes.is_first:
             for left in directory.glob("*policy-*"):  # by a process of this run that was killed
                 shutil.rmtree(left, ignore_errors=True)
+
+    def _score_initial(self) -> np.ndarray:
+        """Return the policy's scores of the probe with the weights that an engine starts with: without an adapter."""
+        adapter = Variables(self._policy, nnx.LoRAParam)
+        held = adapter.read()
+        adapter.write(jax.tree.map(lambda array: 0 * array, held))
+        try:
+            return self._scorer.score(self._probe)
+        finally:
+            adapter.write(held)
 
     def _draw_continuation(self) -> list[int]:
         request = TokenRequest(self._prompt, min(_CONTINUATION_TOKENS, self._rest), seed=0)
