@@ -275,9 +275,9 @@ class WeightSync:
         loaded = list(self._loaded)
         if not loaded:
             return
-        base = await self._score_base(wire, client)
-        for name, expected in loaded if self._has_adapter else loaded[-1:]:
-            await self._load(wire, client, name, int(name.rpartition("-v")[2]))
+        base, (name, expected) = await self._score_base(wire, client), loaded[-1]
+        for one, _ in loaded if self._has_adapter else loaded[-1:]:
+            await self._load(wire, client, one, int(one.rpartition("-v")[2]))
         probe = await wire.score(client, self._model(name), self._probe)
         scores = ReplicaScores(str(client.base_url), np.asarray(base), np.asarray(probe))
         self._gate.check(name, expected, scores)
