@@ -191,7 +191,12 @@ class Replicas:
             if isinstance(error, httpx.HTTPError):
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
             else:
-                reason = f"it did not answer within {self._timeout_s:g} s" if replica.is_up else replica.error
+                reason = replica.error
+                if replica.is_up:
+                    reason = (
+                        f"it did not answer within {self._timeout_s:g} s; raise engine.timeout_s, or lower "
+                        "engine.max_concurrency if requests wait there"
+                    )
             self._leave_out(replica, reason)
             raise EngineError(f"{replica.url}: {reason}", code="engine_unavailable") from None
         except EngineError as error:

@@ -263,19 +263,22 @@ class _Tasks:
 
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
+        self._has_threads = False  # they begin with the first task, so that a run that cannot start leaves none
         self._queue: queue.SimpleQueue[tuple[Future[Completions], Callable[[], Completions]] | None] = (
             queue.SimpleQueue()
         )
-        for number in range(num_threads):
-            threading.Thread(target=self._work, name=f"sampling-{number}", daemon=True).start()
 
     def submit(self, task: Callable[[], Completions]) -> Future[Completions]:
+        if not self._has_threads:
+            self._has_threads = True
+            for number in range(self._num_threads):
+                threading.Thread(target=self._work, name=f"sampling-{number}", daemon=True).start()
         future: Future[Completions] = Future()
         self._queue.put((future, task))
         return future
 
     def close(self) -> None:
-        for _ in range(self._num_threads):
+        for _ in range(self._num_threads if self._has_threads else 0):
             self._queue.put(None)
 
     def _work(self) -> None:
