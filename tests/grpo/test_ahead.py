@@ -137,7 +137,7 @@ def test_step_s_is_sampled_with_the_weights_after_step_s_minus_1_minus_k(
 def test_threads_begin_with_the_first_step_and_end_with_the_run(engine: Engine, made: list[SamplingAhead]) -> None:
     before = set(threading.enumerate())
     ahead = open_ahead(made, engine, 2, lora_rank=4)
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
     train(ahead, engine)
     threads = set(threading.enumerate()) - before
     assert len(threads) == 2
