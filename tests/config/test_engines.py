@@ -15,7 +15,7 @@ VLLM = {"engine__name": "vllm", "engine__urls": ["http://localhost:8000"]}
     "settings",
     [
         OWN,
-        OWN | {"generation__top_k": 5, "model__lora_rank": 7},
+        OWN | {"generation__top_k": 5, "model__lora_rank": 7, "evaluation__inference_config": "standard"},
         VLLM,
         VLLM | {"engine__urls": ["https://a:1/", "http://b:2"], "engine__adapter_directory": "/shared"},
     ],
@@ -38,6 +38,7 @@ def test_a_run_with_an_engine_is_accepted(settings: dict[str, Any]) -> None:
         (VLLM | {"engine__urls": ["http://localhost:8000/v1"]}, "engine.urls"),
         (VLLM | {"engine__urls": ["http://another:8000"]}, "engine.adapter_directory"),
         (VLLM | {"generation__top_p": 0.9}, "generation.top_p=0.9"),
+        (VLLM | {"evaluation__inference_config": "standard"}, "evaluation.inference_config"),
         (OWN | {"model__quantization": "nf4", "model__lora_rank": 4}, "model.quantization=nf4"),
         (OWN | {"engine__max_staleness": 1, "environment__agent__function": "a.py:f"}, "environment.agent"),
     ],

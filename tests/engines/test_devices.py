@@ -1,10 +1,12 @@
 """The division of the devices of a machine."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from agent_tunix.engines.devices import device_variables, divide_devices, find_devices
+from agent_tunix.config.schema import Config, EngineConfig
+from agent_tunix.engines.devices import device_variables, divide_devices, find_devices, reserve_devices
 from agent_tunix.errors import ConfigError
 from tests.raising import raises
 
@@ -69,3 +71,16 @@ def test_listed_devices_are_those_of_the_machine(tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     assert find_devices(tmp_path) == ("CUDA_VISIBLE_DEVICES", ["2", "5"])
+
+
+def test_a_second_run_in_a_process_divides_the_devices_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.delenv("TPU_VISIBLE_CHIPS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "8,9,10,11")
+    config = Config(engine=EngineConfig(name="agent_tunix", num_processes=1))
+    for _ in range(2):
+        assert reserve_devices(config) == [{"CUDA_VISIBLE_DEVICES": "10,11"}]
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "8,9"
+    config.engine.devices_per_process = 3
+    with raises(ConfigError, "not_enough_devices", "restart"):
+        reserve_devices(config)

@@ -70,6 +70,16 @@ def test_another_distribution_is_found_at_the_first_sync() -> None:
         SyncGate(TRUE).check("v0", TRUE, ReplicaScores(URL, TRUE, TRUE, reply=np.full(16, 0.1)))
 
 
+def test_a_replica_that_was_refused_is_refused_again_or_begins_anew() -> None:
+    gate = SyncGate(TRUE)
+    for _ in range(2):
+        with raises(EngineError, "engine_differs"):
+            gate.check("v0", TRUE, ReplicaScores(URL, TRUE - 1, TRUE - 1))
+        assert not gate.knows(URL)
+    assert gate.check("v0", TRUE, ReplicaScores(URL, TRUE, TRUE)).share is None
+    assert gate.knows(URL)
+
+
 def test_tokens_without_a_log_probability_are_left_out() -> None:
     scores = TRUE.copy()
     scores[3] = np.nan

@@ -17,11 +17,11 @@ MISSING = Path("/nonexistent/model")
 
 
 def test_a_process_that_ends_is_told_with_its_log(tmp_path: Path) -> None:
-    with (
-        SamplingProcesses(MISSING, 1, [], tmp_path) as processes,
-        raises(EngineError, "sampling_process_failed") as caught,
-    ):
-        processes.urls(60)
+    with SamplingProcesses(MISSING, 1, [], tmp_path) as processes:
+        assert processes.reason_gone() is None
+        with raises(EngineError, "sampling_process_failed") as caught:
+            processes.urls(60)
+        assert "sampler_0.log" in str(processes.reason_gone())
     assert str(MISSING) in str(caught.value)
     assert "sampler_0.log" in str(caught.value)
 

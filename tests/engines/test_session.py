@@ -1,16 +1,20 @@
 """Engines that do not fit the run are refused before it samples."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.distributed import here
+from agent_tunix.engines import session
 from agent_tunix.engines.opening import open_engines
+from agent_tunix.engines.vllm import VllmWire
 from agent_tunix.errors import AgentTunixError, ConfigError, EngineError
 from agent_tunix.serving.settings import PolicySettings
 from tests.raising import raises
@@ -48,6 +52,18 @@ def test_a_key_that_is_not_set_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.delenv("KEY_OF_ENGINES", raising=False)
     with refused(ConfigError, "missing_variable", tmp_path) as config:
         config.engine.api_key_variable = "KEY_OF_ENGINES"
+
+
+def test_an_engine_that_tokenizes_otherwise_than_its_route_says_is_an_error() -> None:
+    async def ask(answer: httpx.Response) -> list[int] | None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: answer), base_url="http://a:1") as client:
+            return await session.tokenize(VllmWire(), client)
+
+    assert asyncio.run(ask(httpx.Response(200, json={"tokens": [1, 2]}))) == [1, 2]
+    assert asyncio.run(ask(httpx.Response(404))) is None
+    for answer in (httpx.Response(200, json={"ids": [1]}), httpx.Response(200, text="hello")):
+        with raises(EngineError, "engine_answer", "http://a:1"):
+            asyncio.run(ask(answer))
 
 
 def test_a_run_without_engines_opens_none(tmp_path: Path) -> None:

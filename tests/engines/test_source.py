@@ -14,6 +14,7 @@ import httpx
 import pytest
 from starlette.responses import Response
 
+from agent_tunix.engines import replicas
 from agent_tunix.engines.sglang import SglangWire
 from agent_tunix.engines.source import EngineSource
 from agent_tunix.engines.vllm import VllmWire
@@ -185,6 +186,30 @@ def test_without_an_engine_nothing_hangs() -> None:
             source.each(lambda wire, client: wire.describe(client))
 
 
+def test_where_no_replica_can_come_back_nothing_is_waited_for() -> None:
+    with ToyEngine().serving() as url:
+        pass
+    ended = ["the processes have ended"]
+    with opened(WIRES[0], url, timeout_s=60.0, reason_gone=lambda: ended[0]) as source:
+        with raises(EngineError, "sampling_process_failed", *ended):
+            source.submit(request_of()).result(20)
+        with raises(EngineError, "sampling_process_failed", *ended):
+            source.each(lambda wire, client: wire.describe(client))
+
+
+def test_an_action_that_does_not_wait_ends_at_once_where_no_replica_answers() -> None:
+    with contextlib.ExitStack() as running:
+        url = running.enter_context(ToyEngine().serving())
+        with opened(WIRES[0], url) as source:
+            source.wait_until_ready()
+            running.close()
+            started = time.monotonic()
+            for code in ("engine_unavailable", "engine_unreachable"):  # it is found to be down, then known to be
+                with raises(EngineError, code, url):
+                    source.each(lambda wire, client: wire.unload_adapter(client, "policy-v1"), waits=False)
+            assert time.monotonic() - started < 10
+
+
 def test_a_replica_that_hangs_is_left_out_and_its_requests_go_elsewhere(engine: ToyEngine, other: ToyEngine) -> None:
     with opened(WIRES[0], engine.url, other.url, timeout_s=0.5) as source:
         source.wait_until_ready()
@@ -244,6 +269,30 @@ def test_a_replica_that_comes_back_is_brought_up_to_date_first(engine: ToyEngine
         source.follow(2, "policy-v2")  # which this replica does not have: it has started again
         assert source.submit(request_of()).result(20).version == 2
         assert seen == [engine.url]
+
+
+def test_an_engine_that_starts_again_between_requests_is_brought_up_to_date_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replicas, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(replicas, "_MOST_FAILED_CHECKS", 1 << 30)
+    seen: list[str] = []
+
+    async def load(wire: Wire, client: httpx.AsyncClient) -> None:
+        seen.append(str(client.base_url))
+
+    with contextlib.ExitStack() as running:
+        url = running.enter_context(ToyEngine().serving())
+        with opened(WIRES[0], url) as source:
+            source.wait_until_ready()
+            source.on_rejoin = load
+            running.close()
+            _until(lambda: not source.is_up)
+            running.enter_context(ToyEngine().serving(int(url.rpartition(":")[2])))
+            assert source.submit(request_of()).result(20).tokens
+            assert source.counts.retries == 0
+        running.close()
+    assert seen == [url]
 
 
 def test_a_replica_does_not_join_while_the_others_get_weights(engine: ToyEngine, other: ToyEngine) -> None:

@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from flax import nnx
 from agent_tunix.config.schema import Config
 from agent_tunix.distributed.group import Processes
 from agent_tunix.engines.source import EngineSource, make_wire
-from agent_tunix.engines.sync import WeightSync
+from agent_tunix.engines.sync import ProcessGroup, WeightSync
 from agent_tunix.errors import EngineError
 from agent_tunix.policy.files.directory import EMBEDDED_MODEL
 from agent_tunix.policy.mesh import make_mesh
@@ -69,7 +70,15 @@ def model() -> Iterator[ModelPolicy]:
 
 @contextlib.contextmanager
 def syncing(
-    kind: str, url: str, root: Path, rank: int, timeout_s: float = 20.0, temperature: float = 1.0
+    kind: str,
+    url: str,
+    root: Path,
+    rank: int,
+    timeout_s: float = 20.0,
+    temperature: float = 1.0,
+    processes: ProcessGroup | None = None,
+    others: Sequence[str] = (),
+    moves: bool = False,
 ) -> Iterator[tuple[WeightSync, Decoder, EngineSource]]:
     config = Config()
     config = dataclasses.replace(
@@ -79,10 +88,15 @@ def syncing(
         generation=dataclasses.replace(config.generation, temperature=temperature),
     )
     policy = load_policy(EMBEDDED_MODEL, config.model, make_mesh([1, 1]))
-    with EngineSource([url], make_wire(kind), api_key=KEY, timeout_s=timeout_s) as source:
+    if moves:
+        move(policy)
+    with EngineSource([url, *others], make_wire(kind), api_key=KEY, timeout_s=timeout_s) as source:
         source.wait_until_ready()
         sync = WeightSync(
-            source, policy, config, root, model_directory=EMBEDDED_MODEL, prompt_ids=PROMPT, processes=Processes()
+            *(source, policy, config, root),
+            model_directory=EMBEDDED_MODEL,
+            prompt_ids=PROMPT,
+            processes=processes or Processes(),
         )
         yield sync, policy, source
 
@@ -177,6 +191,22 @@ def test_a_policy_that_moved_before_the_first_sync_is_proven_or_refused_by_it(mo
                 assert sync.sync(7).metrics["engine/probe_share"] == pytest.approx(1.0, abs=0.01)
 
 
+def test_an_adapter_that_a_run_starts_with_is_proven_or_refused_by_the_first_sync(
+    model: ModelPolicy, root: Path
+) -> None:
+    # As after a supervised start.
+    with VllmStandIn(model).running() as url, syncing("vllm", url, root, 4, moves=True) as (sync, policy, _):
+        before = [np.asarray(leaf.get_value()) for _, leaf in nnx.to_flat_state(nnx.state(policy, nnx.LoRAParam))]
+        assert any(array.any() for array in before)
+        assert sync.sync(0).metrics["engine/probe_share"] == pytest.approx(1.0, abs=0.01)
+    with (
+        VllmStandIn(model, Fault.IGNORES_WEIGHTS).running() as url,
+        syncing("vllm", url, root, 4, moves=True) as (sync, _, _),
+        raises(EngineError, "engine_stale", "the model that the engine was started with"),
+    ):
+        sync.sync(0)
+
+
 def test_an_engine_that_hangs_ends_the_sync_in_time(model: ModelPolicy, root: Path) -> None:
     stand_in = VllmStandIn(model)
     stand_in.fault_paths = ("/v1/load_lora_adapter",)
@@ -196,6 +226,47 @@ def test_a_replica_that_comes_back_has_the_current_adapter(model: ModelPolicy, r
         reply = source.submit(TokenRequest(tuple(PROMPT), 4, seed=0)).result(30)
         assert reply.version == 1
         assert report.model in stand_in.names
+
+
+@every_rank
+def test_a_replica_that_missed_the_first_sync_is_proven_or_stays_out(rank: int, model: ModelPolicy, root: Path) -> None:
+    late = VllmStandIn(model)
+    with (
+        VllmStandIn(model).running() as url,
+        late.running() as other,
+        syncing("vllm", url, root, rank, others=[other]) as (sync, policy, source),
+    ):
+        late.faults = {Fault.STARTING}
+        assert set(sync.sync(0).checks) == {url}
+        move(policy)
+        sync.sync(1)
+        late.faults = {Fault.IGNORES_WEIGHTS}
+        _, replica = source._replicas.all
+        while "the model that the engine was started with" not in replica.error:
+            assert not replica.is_up
+            time.sleep(0.02)
+        late.faults = set()
+        if rank:
+            late.names = {late.base: late.names[late.base]}  # the name has the base's weights
+        source.wait_until_ready()
+
+
+class Second:
+    """A process beside the first."""
+
+    is_first = False
+
+    def from_first(self, make: Callable[[], Any]) -> Any:
+        """Return what the first one would."""
+        return make()
+
+
+def test_the_first_process_alone_brings_replicas_up_to_date(model: ModelPolicy, root: Path) -> None:
+    with VllmStandIn(model).running() as url:
+        with syncing("vllm", url, root, 4) as (_, _, source):
+            assert source.on_rejoin is not None
+        with syncing("vllm", url, root, 4, processes=Second()) as (_, _, source):
+            assert source.on_rejoin is None
 
 
 def test_names_are_never_used_again(model: ModelPolicy, root: Path) -> None:

@@ -1,5 +1,6 @@
 """The wires against stand-ins of vLLM and SGLang that follow their published sources."""
 
+import asyncio
 import contextlib
 import json
 import math
@@ -7,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from agent_tunix.engines import vllm
 from agent_tunix.engines.source import EngineSource, make_wire
 from agent_tunix.errors import EngineError, RequestRefusedError
 from agent_tunix.sampling.requests import TokenRequest
@@ -111,3 +114,24 @@ def test_adapters_and_weights_are_those_that_were_loaded(stand_in: Any, tmp_path
         engine.faults, engine.fault_paths = {Fault.NO_SUCCESS}, ("/",)
         with raises(EngineError, "engine_refused", "success"):
             source.each(lambda wire, client: wire.load_weights(client, tmp_path, 3))
+
+
+def test_an_engine_that_hangs_while_it_reads_weights_is_left_in_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(vllm, "_RESUME_S", 0.05)
+    paths = []
+
+    async def hang(request: httpx.Request) -> httpx.Response:
+        paths.append(request.url.path)
+        await asyncio.Event().wait()
+        return httpx.Response(200)
+
+    async def load() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(hang), base_url="http://a:1") as client:
+            async with asyncio.timeout(0.05):
+                await vllm.VllmWire().load_weights(client, tmp_path, 1)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(load())
+    assert paths == ["/pause", "/resume"]

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,18 @@ def test_step_s_is_sampled_with_the_weights_after_step_s_minus_1_minus_k(
     assert train(ahead, engine) == expected
 
 
+def test_threads_begin_with_the_first_step_and_end_with_the_run(engine: Engine, made: list[SamplingAhead]) -> None:
+    before = set(threading.enumerate())
+    ahead = open_ahead(made, engine, 2, lora_rank=4)
+    assert set(threading.enumerate()) <= before
+    train(ahead, engine)
+    threads = set(threading.enumerate()) - before
+    assert len(threads) == 2
+    ahead.close()
+    for thread in threads:
+        thread.join(60)
+
+
 def test_the_versions_of_completions_are_known(engine: Engine, made: list[SamplingAhead]) -> None:
     ahead = open_ahead(made, engine, 2)
     train(ahead, engine, last=4)
@@ -189,7 +201,7 @@ def test_a_resumed_run_takes_the_completions_of_the_checkpoint(
     ahead = open_ahead(made, engine, 2)
     train(ahead, engine, last=3)
     files = ahead.files(3)()
-    assert sorted(files) == ["ahead/step_000004-rows4.npz", "ahead/step_000005-rows5.npz"]
+    assert steps_of(files) == ["ahead/step_000004", "ahead/step_000005"]
     rest = train(ahead, engine, first=4)
     write(tmp_path, files)
     again = Engine()
@@ -203,17 +215,37 @@ def test_a_checkpoint_of_the_step_before_a_failed_one_has_that_step(engine: Engi
     ahead = open_ahead(made, engine, 1)
     train(ahead, engine, last=2)
     ahead.take(3)
-    assert sorted(ahead.files(2)()) == ["ahead/step_000003-rows3.npz", "ahead/step_000004-rows4.npz"]
+    assert steps_of(ahead.files(2)()) == ["ahead/step_000003", "ahead/step_000004"]
 
 
 def test_completions_of_other_prompts_are_sampled_again(
     engine: Engine, made: list[SamplingAhead], tmp_path: Path
 ) -> None:
-    write(tmp_path, {"ahead/step_000004-edited.npz": to_bytes(completions_of(4, 0))})
+    earlier = Engine()
+    before = open_ahead(made, earlier, 1)
+    train(before, earlier, last=3)
+    write(tmp_path, before.files(3)())
+
+    class Shuffled(Batches):
+        def batch(self, step: int) -> PromptBatch:
+            return PromptBatch([str(step)], [[]], [[step + 1]], [{}])
+
+    class Edited(Batches):
+        def fingerprint(self, step: int) -> str:
+            return "other rows"
+
     engine.version = 3
-    ahead = open_ahead(made, engine, 1)
-    ahead.load(tmp_path, 3)
-    assert ahead.take(4).texts == ["step 4, weights 3"]
+    other_settings = config_of(1)
+    other_settings.grpo.num_generations += 1
+    for batches, config, weights in (
+        (Batches(), config_of(1), 2),
+        (Shuffled(), config_of(1), 3),
+        (Edited(), config_of(1), 3),
+        (Batches(), other_settings, 3),
+    ):
+        made.append(SamplingAhead(config, engine, batches, Processes()))
+        made[-1].load(tmp_path, 3)
+        assert made[-1].take(4).texts == [f"step 4, weights {weights}"]
 
 
 def test_what_is_cancelled_is_not_in_the_checkpoint_and_can_be_sampled_again(
@@ -225,7 +257,7 @@ def test_what_is_cancelled_is_not_in_the_checkpoint_and_can_be_sampled_again(
     engine.await_begun(1, 2, 3)
     with caplog.at_level(logging.WARNING, "agent_tunix.run"):
         ahead.cancel()
-        assert list(ahead.files(1)()) == ["ahead/step_000002-rows2.npz"]
+        assert steps_of(ahead.files(1)()) == ["ahead/step_000002"]
     assert "[3, 4]" in caplog.text
     engine.is_cancelled, engine.version = False, 2
     assert ahead.take(3).texts == ["step 3, weights 2"]
@@ -266,6 +298,11 @@ def test_environments_of_several_processes_are_not_sampled_ahead(engine: Engine)
     config.environment.tools = ["calculator"]
     with raises(ConfigError, "invalid_engine"):
         SamplingAhead(config, engine, Batches(), Pair(0, queue.SimpleQueue()))
+
+
+def steps_of(files: Iterable[str]) -> list[str]:
+    """The paths of files, without the hash of what was sampled."""
+    return sorted(path.rpartition("-")[0] for path in files)
 
 
 def write(directory: Path, files: dict[str, bytes] | Any) -> None:

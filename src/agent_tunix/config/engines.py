@@ -38,6 +38,13 @@ def engine_problems(config: Config) -> Iterator[str]:
             f"engine={engine.name}, whose log-probabilities are then those of the filtered distribution, not of the "
             "policy; remove it, or use engine=agent_tunix"
         )
+    evaluation = config.evaluation
+    if evaluation.inference_config in ("standard", "liberal") and evaluation.num_samples and engine.name in _FOREIGN:
+        yield (
+            f"evaluation.inference_config must be greedy or training with engine={engine.name}, because the others set "
+            "top_k and top_p, with which its log-probabilities are those of the filtered distribution, but it is "
+            f"{evaluation.inference_config}; change it, or use engine=agent_tunix"
+        )
     if config.model.quantization is not None:
         yield (
             f"model.quantization={config.model.quantization} must be null with an engine, which samples from the "

@@ -20,6 +20,8 @@ _CUDA, _TPU = "CUDA_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS"
 # Number of chips of a process → their arrangement on a host.
 _TPU_BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
 _FIRST_TPU_PORT = 8476
+# Value of a variable that a run has set for this process → all devices, for the next run in it.
+_DIVIDED: dict[str, list[str]] = {}
 
 
 def divide_devices(
@@ -87,7 +89,7 @@ def reserve_devices(config: Config) -> list[dict[str, str]]:
         The environment variables of each sampling process; none without such processes, or if all see all devices.
 
     Raises:
-        ConfigError: There are too few devices, or they cannot be divided so.
+        ConfigError: There are too few devices, or they cannot be divided so, or only otherwise than by an earlier run.
     """
     engine = config.engine
     if not engine.num_processes or engine.devices_per_process == 0 or config.distributed.platform == "cpu":
@@ -95,9 +97,19 @@ def reserve_devices(config: Config) -> list[dict[str, str]]:
     kind, devices = find_devices()
     if not devices:
         return []
+    held = os.environ.get(kind, "")
+    devices = _DIVIDED.get(held, devices)
     own, others = divide_devices(devices, engine.num_processes, engine.devices_per_process)
     variables = [device_variables(kind, some, number) for number, some in enumerate([own, *others])]
+    if held in _DIVIDED and variables[0][kind] != held:
+        raise ConfigError(
+            f"the trainer must keep the devices {held} that an earlier run left this Python process, but "
+            f"engine.num_processes={engine.num_processes} would leave it {variables[0][kind]}; divide them as before, "
+            "or restart Python",
+            code="not_enough_devices",
+        )
     os.environ.update(variables[0])
+    _DIVIDED[variables[0][kind]] = devices
     return variables[1:]
 
 

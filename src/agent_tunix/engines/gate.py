@@ -75,7 +75,7 @@ class ReplicaScores:
 
     Attributes:
         url: The replica.
-        base: [N] log-probabilities by its model before the sync; empty after the first sync.
+        base: [N] log-probabilities by its model before its first sync; empty after that.
         probe: [N] log-probabilities by the model that was synced.
         reply: [R] differences from the trainer's log-probabilities of a reply that it sampled from that model; None
             without one.
@@ -117,7 +117,7 @@ class SyncGate:
     """The scores of each replica so far, and the judgement of new ones.
 
     Args:
-        initial: [N] log-probabilities of the probe by the policy with its initial weights.
+        initial: [N] log-probabilities of the probe by the policy with the weights that a replica starts with.
     """
 
     def __init__(self, initial: np.ndarray) -> None:
@@ -125,6 +125,10 @@ class SyncGate:
         self._base: dict[str, _Known] = {}
         self._proven: dict[str, _Known] = {}
         self._bounds: dict[str, float] = {}
+
+    def knows(self, url: str) -> bool:
+        """Return True if a replica was checked before."""
+        return url in self._proven
 
     def check(self, model: str, expected: np.ndarray, replica: ReplicaScores) -> Check:
         """Compare the scores of a replica after a sync with those of the trainer.
@@ -162,13 +166,13 @@ class SyncGate:
         if replica.base.size:
             before = _Known("the model that the engine was started with", replica.base, self._initial)
         known = before if before.noise <= 3 * now.noise else now
-        self._base[replica.url], self._proven[replica.url] = before, known
         first = _mean(known.scores - known.expected)
         if not first <= _MOST_AT_FIRST:
             raise EngineError(
                 _tell_different(replica.url, known.model, "the probe", first, _MOST_AT_FIRST), code="engine_differs"
             )
         self._bounds[replica.url] = max(_FACTOR * first, _LEAST_BOUND)
+        self._base[replica.url], self._proven[replica.url] = before, known
 
     def _tell_stale(self, url: str, now: _Known, known: _Known, share: float) -> str:
         nearest = min((self._base[url], known), key=lambda one: _mean(now.scores - one.scores))

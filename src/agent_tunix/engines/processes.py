@@ -85,13 +85,21 @@ class SamplingProcesses(Closing):
                 time.sleep(_TICK_S)
                 continue
             why = "does not listen in time" if status is None else f"ended with status {status}"
-            lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
             raise EngineError(
-                f"a sampling process must serve the policy, but it {why}; its log {log} ends with:\n"
-                + "\n".join(lines),
+                f"a sampling process must serve the policy, but it {why}; {_end_of(log)}",
                 code="sampling_process_failed",
             )
         return found.group(1)
+
+    def reason_gone(self) -> str | None:
+        """Return that all of them have ended, and the end of a log; None while one runs."""
+        states = [process.poll() for process in self._processes]
+        if None in states or not states:
+            return None
+        return (
+            f"the sampling processes must run until the run ends, but all have ended, with status "
+            f"{', '.join(map(str, states))}; {_end_of(self._logs[-1])}"
+        )
 
     def close(self) -> None:
         """End them; further calls do nothing."""
@@ -104,3 +112,8 @@ class SamplingProcesses(Closing):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         self._processes.clear()
+
+
+def _end_of(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
+    return f"the log {log} ends with:\n" + "\n".join(lines)

@@ -57,6 +57,7 @@ class Replicas:
         bring_up: Action on a replica that was not there, before it gets requests.
         max_concurrency: Requests that a replica gets at a time.
         timeout_s: Seconds that a request may take.
+        reason_gone: Returns why no replica that is down will answer again; None if one may.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Replicas:
         bring_up: Action[object],
         max_concurrency: int,
         timeout_s: float,
+        reason_gone: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.all = [Replica(*item) for item in clients.items()]
         self._bring_up = bring_up
@@ -73,6 +75,7 @@ class Replicas:
         self._wire = wire
         self._max_concurrency = max_concurrency
         self._timeout_s = timeout_s
+        self._reason_gone = reason_gone
         self._slots = asyncio.Semaphore(max_concurrency * len(self.all))
         self._homes: dict[int, Replica] = {}  # by beginning of a prompt
         self._num_acting = self._num_acted = 0  # actions on all replicas: in progress, and ended
@@ -110,14 +113,15 @@ class Replicas:
             async with self._use(replica):
                 yield replica
 
-    async def each(self, action: Action[Result]) -> dict[str, Result]:
+    async def each(self, action: Action[Result], *, waits: bool = True) -> dict[str, Result]:
         """Run an action on all replicas that are up, and return the results by URL; see `EngineSource.each`."""
         failures: list[EngineError] = []
-        for _ in range(_MOST_ROUNDS):
-            await self._until(lambda: self.up)
+        for _ in range(_MOST_ROUNDS if waits else 1):
+            if waits:
+                await self._until(lambda: self.up)
             if done := await self._act(self.up, action, failures):
                 return done
-        raise failures[-1]
+        raise failures[-1] if failures else self._unreachable()
 
     async def _act(
         self, replicas: Sequence[Replica], action: Action[Result], failures: list[EngineError]
@@ -144,8 +148,13 @@ class Replicas:
         return done
 
     async def _until(self, find: Callable[[], Result | None]) -> Result:
-        """Return the first result that is not empty; raise EngineError once no replica has been up for too long."""
+        """Return the first result that is not empty; raise EngineError once no replica has been up for too long.
+
+        That is at once if none will be up again.
+        """
         while not (result := find()):
+            if not self.up and (reason := self._reason_gone()):
+                raise EngineError(reason, code="sampling_process_failed")
             if not self.up and time.monotonic() > self._down_since + self._timeout_s:
                 raise self._unreachable()
             await asyncio.sleep(_POLL_S)
@@ -182,7 +191,12 @@ class Replicas:
             if isinstance(error, httpx.HTTPError):
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
             else:
-                reason = f"it did not answer within {self._timeout_s:g} s" if replica.is_up else replica.error
+                reason = replica.error
+                if replica.is_up:
+                    reason = (
+                        f"it did not answer within {self._timeout_s:g} s; raise engine.timeout_s, or lower "
+                        "engine.max_concurrency if requests wait there"
+                    )
             self._leave_out(replica, reason)
             raise EngineError(f"{replica.url}: {reason}", code="engine_unavailable") from None
         except EngineError as error:
@@ -212,7 +226,7 @@ class Replicas:
                 reason = f"{type(error).__name__}: {error}".rstrip(": ")
                 if not replica.is_up:
                     replica.error = reason
-                elif replica.num_failed >= _MOST_FAILED_CHECKS and not self._num_acting:
+                elif not self._num_acting and (replica.num_failed >= _MOST_FAILED_CHECKS or _is_gone(replica, error)):
                     self._leave_out(replica, reason)
                     for limit in replica.limits:
                         if not limit.expired():
@@ -242,6 +256,11 @@ class Replicas:
             "start it again, or correct engine.urls",
             code="engine_unreachable",
         )
+
+
+def _is_gone(replica: Replica, error: Exception) -> bool:
+    """Return True if nothing listens at a replica that answers no request; what starts there has other weights."""
+    return isinstance(error, httpx.ConnectError) and not replica.limits
 
 
 def _prefix_keys(tokens: tuple[int, ...]) -> list[int]:

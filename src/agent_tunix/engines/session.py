@@ -20,6 +20,7 @@ from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.engines.devices import SAMPLING_DEVICES
+from agent_tunix.engines.http import reading
 from agent_tunix.engines.processes import SamplingProcesses
 from agent_tunix.engines.source import EngineSource, make_wire
 from agent_tunix.engines.sync import ProcessGroup, WeightSync
@@ -127,6 +128,7 @@ class EngineSession:
                 max_concurrency=engine.max_concurrency,
                 timeout_s=engine.timeout_s,
                 max_retries=engine.max_retries,
+                reason_gone=lambda: None if self._started is None else self._started.reason_gone(),
             )
         )
         self._processes.from_first(lambda: self._check(self._source.wait_until_ready(), tokenizer))
@@ -170,7 +172,7 @@ class EngineSession:
                 )
             _LOGGER.info("engine: %s, %s %s, %s", url, fact.kind, fact.version, ", ".join(fact.models))
         expected = tokenizer.encode(_TEXT)
-        for url, tokens in self._source.each(_tokenize).items():
+        for url, tokens in self._source.each(tokenize).items():
             # It may put tokens before the text.
             if tokens is not None and tokens[-len(expected) :] != expected:
                 raise EngineError(
@@ -319,7 +321,10 @@ class MeasuredSampler:
         return completions
 
 
-async def _tokenize(wire: Wire, client: httpx.AsyncClient) -> list[int] | None:
-    """Return the tokens of a text; None if the engine has no such route."""
+async def tokenize(wire: Wire, client: httpx.AsyncClient) -> list[int] | None:
+    """Return an engine's tokens of a text; None if it has no such route."""
     answer = await client.post("/tokenize", json={"prompt": _TEXT})
-    return list(answer.json()["tokens"]) if answer.status_code == httpx.codes.OK else None
+    if answer.status_code != httpx.codes.OK:
+        return None
+    with reading(client):
+        return list(answer.json()["tokens"])

@@ -57,6 +57,7 @@ class EngineSource(Closing):
         max_concurrency: Requests that a replica gets at a time; the others wait here.
         timeout_s: Seconds that a request may take at a replica, and for which requests wait while none answers.
         max_retries: Times that a request is sent again after a failure.
+        reason_gone: Returns why no replica that is down will answer again; None if one may.
 
     Attributes:
         base_model: Name of the model that the replicas serve, known after `wait_until_ready`.
@@ -76,6 +77,7 @@ class EngineSource(Closing):
         max_concurrency: int = 256,
         timeout_s: float = 600.0,
         max_retries: int = 5,
+        reason_gone: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.base_model = ""
         self._wire = wire
@@ -84,7 +86,7 @@ class EngineSource(Closing):
         self.counts = EngineCounts()
         self.on_rejoin: Action[object] | None = None
         clients = {url: open_client(url, api_key, timeout_s) for url in urls}
-        self._replicas = Replicas(clients, wire, self._bring_up, max_concurrency, timeout_s)
+        self._replicas = Replicas(clients, wire, self._bring_up, max_concurrency, timeout_s, reason_gone)
         self._followed: tuple[int, str | None] = (0, None)
         self._versions: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -113,16 +115,17 @@ class EngineSource(Closing):
         self._versions[model] = version
         self._followed = (version, model)
 
-    def each(self, action: Action[Result]) -> dict[str, Result]:
+    def each(self, action: Action[Result], *, waits: bool = True) -> dict[str, Result]:
         """Run an action on all replicas that are up, and return its results by URL. No replica joins meanwhile.
 
-        A replica that does not answer within `timeout_s` has no result: it is left out, until it answers again.
+        A replica that does not answer within `timeout_s` has no result: it is left out, until it answers again. If none
+        takes the action, it is tried again once one is up, unless `waits` is false.
 
         Raises:
             EngineError: No replica is up, or one refuses.
             Exception: What an action raised.
         """
-        return self._start(self._replicas.each(action)).result()
+        return self._start(self._replicas.each(action, waits=waits)).result()
 
     @property
     def is_up(self) -> bool:

@@ -15,13 +15,15 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import httpx
+import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
@@ -31,6 +33,7 @@ from agent_tunix.engines.wire import Wire
 from agent_tunix.errors import EngineError
 from agent_tunix.policy.files.export import write_adapter, write_merged
 from agent_tunix.policy.network.decoder import Decoder
+from agent_tunix.policy.variables import Variables
 from agent_tunix.sampling.requests import TokenRequest
 
 _LOGGER = logging.getLogger("agent_tunix.engines")
@@ -82,7 +85,7 @@ class SyncReport:
         }
 
 
-# What a replica said: its URL, its scores of the probe by its model before the first sync and by the synced one, and
+# What a replica said: its URL, its scores of the probe by its model before its first sync and by the synced one, and
 # the tokens and log-probabilities of a reply. Plain values, which processes exchange.
 _Answer = tuple[str, list[float], list[float], list[int], list[float]]
 
@@ -122,19 +125,30 @@ class WeightSync:
         self._has_adapter = config.model.lora_rank > 0
         self._temperature = config.generation.temperature or 1.0
         self._run = processes.from_first(lambda: secrets.token_hex(4))
-        self._loaded: deque[str] = deque()  # names that the engines have, the current one last
-        self._expected = np.empty(0)  # the policy's scores of the probe at the last version
+        # Names that the engines have, with the policy's scores of the probe at that version; the current one last.
+        self._loaded: deque[tuple[str, np.ndarray]] = deque()
         self.report: SyncReport | None = None
         context = min(prompt_tokens(config) + episode_tokens(config), MOST_PROBE_TOKENS)
         self._prompt = tuple(prompt_ids)[-min(_PROMPT_TOKENS, context // 2) :]
         self._rest = context - len(self._prompt)
         self._probe = [*self._prompt, *processes.from_first(self._draw_continuation)]
         self._scorer = ProbeScorer(policy, MOST_PROBE_TOKENS)
-        self._gate = SyncGate(self._scorer.score(self._probe))
-        source.on_rejoin = self._catch_up
+        self._gate = SyncGate(self._score_initial())
+        if processes.is_first:
+            source.on_rejoin = self._catch_up
         if config.engine.adapter_directory is None and processes.is_first:
             for left in directory.glob("*policy-*"):  # by a process of this run that was killed
                 shutil.rmtree(left, ignore_errors=True)
+
+    def _score_initial(self) -> np.ndarray:
+        """Return the policy's scores of the probe with the weights that an engine starts with: without an adapter."""
+        adapter = Variables(self._policy, nnx.LoRAParam)
+        held = adapter.read()
+        adapter.write(jax.tree.map(lambda array: 0 * array, held))
+        try:
+            return self._scorer.score(self._probe)
+        finally:
+            adapter.write(held)
 
     def _draw_continuation(self) -> list[int]:
         request = TokenRequest(self._prompt, min(_CONTINUATION_TOKENS, self._rest), seed=0)
@@ -156,12 +170,16 @@ class WeightSync:
         started = time.perf_counter()
         name = f"policy-{self._run}-v{version}"
         self._write(name)
+        expected = self._scorer.score(self._probe)
         # From here on, a replica that comes back takes this version too.
-        self._expected = self._scorer.score(self._probe)
-        self._loaded.append(name)
+        self._loaded.append((name, expected))
         answers = self._processes.from_first(lambda: self._deliver(name, version))
         replicas = [self._read(answer) for answer in answers]
-        checks = {replica.url: self._gate.check(name, self._expected, replica) for replica in replicas}
+        # The gate of the first process alone knows the replicas that came back, so it judges for all.
+        found = self._processes.from_first(
+            lambda: [(one.url, *astuple(self._gate.check(name, expected, one))) for one in replicas]
+        )
+        checks = {url: Check(difference, share) for url, difference, share in found}
         if self._processes.is_first:
             self._source.follow(version, self._model(name))
         self._forget(self._config.engine.max_staleness + 1 if self._has_adapter else 1)
@@ -169,8 +187,8 @@ class WeightSync:
         return self.report
 
     def close(self) -> None:
-        """Unload and remove what was written. Engines that do not answer are left as they are."""
-        self._forget(0)
+        """Unload and remove what was written. Engines that do not answer are left as they are, and not waited for."""
+        self._forget(0, waits=False)
 
     def _model(self, name: str) -> str:
         """Return the model that requests name to sample from what was synced under a name."""
@@ -201,9 +219,9 @@ class WeightSync:
                 code="engine_directory",
             ) from error
 
-    def _forget(self, num_kept: int) -> None:
+    def _forget(self, num_kept: int, *, waits: bool = True) -> None:
         """Unload and remove all but the newest names. Their requests have ended, or end where they are."""
-        names = [self._loaded.popleft() for _ in range(len(self._loaded) - num_kept)]
+        names = [self._loaded.popleft()[0] for _ in range(len(self._loaded) - num_kept)]
 
         async def unload(wire: Wire, client: httpx.AsyncClient) -> None:
             async with asyncio.timeout(_UNLOAD_S):
@@ -214,7 +232,7 @@ class WeightSync:
             return
         if self._has_adapter and self._source.is_up:
             try:
-                self._source.each(unload)
+                self._source.each(unload, waits=waits)
             except EngineError as error:
                 _LOGGER.warning("%s could not be unloaded: %s", ", ".join(names), error)
         for name in names:
@@ -224,10 +242,9 @@ class WeightSync:
 
     def _deliver(self, name: str, version: int) -> list[_Answer]:
         """Let every replica take the weights and score the probe."""
-        is_first_sync = self.report is None
 
         async def take(wire: Wire, client: httpx.AsyncClient) -> _Answer:
-            base = await wire.score(client, self._source.base_model, self._probe) if is_first_sync else []
+            base = await self._score_base(wire, client)
             await self._load(wire, client, name, version)
             probe = await wire.score(client, self._model(name), self._probe)
             request = TokenRequest(self._prompt, min(_REPLY_TOKENS, self._rest), self._temperature, seed=version)
@@ -255,11 +272,18 @@ class WeightSync:
         Raises:
             EngineError: It does not take them, or does not follow.
         """
-        if not self._loaded:
+        loaded = list(self._loaded)
+        if not loaded:
             return
-        version = int(self._loaded[-1].rpartition("-v")[2])
-        for name in list(self._loaded) if self._has_adapter else [self._loaded[-1]]:
-            await self._load(wire, client, name, version)
+        base, (name, expected) = await self._score_base(wire, client), loaded[-1]
+        for one, _ in loaded if self._has_adapter else loaded[-1:]:
+            await self._load(wire, client, one, int(one.rpartition("-v")[2]))
         probe = await wire.score(client, self._model(name), self._probe)
-        scores = ReplicaScores(str(client.base_url), np.empty(0), np.asarray(probe))
-        self._gate.check(name, self._expected, scores)
+        scores = ReplicaScores(str(client.base_url), np.asarray(base), np.asarray(probe))
+        self._gate.check(name, expected, scores)
+
+    async def _score_base(self, wire: Wire, client: httpx.AsyncClient) -> list[float]:
+        """Return a replica's scores of the probe by the model that it has; none if the gate knows it."""
+        if self._gate.knows(str(client.base_url)):
+            return []
+        return await wire.score(client, self._source.base_model, self._probe)

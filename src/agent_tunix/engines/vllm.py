@@ -4,6 +4,7 @@ Adapters need a server with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`; whole weigh
 The log-probabilities are those of the sampling temperature only with `--logprobs-mode processed_logprobs`.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from agent_tunix.engines.replies import UNKNOWN_VERSION, check_prompt, make_repl
 from agent_tunix.errors import EngineError
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
+_RESUME_S = 10.0  # in which an engine must go on after it failed to read weights
 # Seeds on the wire have 64 bits and a sign.
 _SEEDS = 2**64
 # Every key of sampling is sent: a model's generation_config.json may set those that are left out.
@@ -100,7 +102,8 @@ class VllmWire(HttpWire):
             await call(client, "/collective_rpc", body)
             await call(client, "/reset_prefix_cache", {})
         except BaseException:
-            with contextlib.suppress(EngineError, httpx.HTTPError):
-                await call(client, "/resume", {})
+            with contextlib.suppress(EngineError, httpx.HTTPError, TimeoutError):
+                async with asyncio.timeout(_RESUME_S):
+                    await call(client, "/resume", {})
             raise
         await call(client, "/resume", {})

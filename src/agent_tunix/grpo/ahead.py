@@ -19,6 +19,7 @@ relative to the sampler itself, as in PPO. The KL penalty and other terms stay u
 
 import contextlib
 import dataclasses
+import hashlib
 import logging
 import queue
 import threading
@@ -129,6 +130,7 @@ class SamplingAhead:
         self._processes = processes
         self._has_versions = config.model.lora_rank > 0
         self._begun: dict[int, Future[Completions]] = {}
+        self._paths: dict[int, str] = {}  # in a checkpoint
         # Environments serve one batch at a time.
         self._tasks = _Tasks(self._lag if self._has_versions and not has_environment(config) else 1)
         self.num_waiting = 0
@@ -178,7 +180,7 @@ class SamplingAhead:
             step: Step of the checkpoint. The files are those of later steps, by path.
         """
         begun = {later: future for later, future in self._begun.items() if later > step}
-        paths = {later: self._path(later) for later in begun}
+        paths = {later: self._paths[later] for later in begun}
 
         def read() -> Mapping[str, bytes]:
             _wait(begun)
@@ -194,7 +196,7 @@ class SamplingAhead:
         return read
 
     def load(self, checkpoint: Path, step: int) -> None:
-        """Take over the completions of a checkpoint, except those of prompts that have changed since.
+        """Take over the completions of a checkpoint, except those of steps that have other prompts or settings since.
 
         Args:
             checkpoint: Directory of the checkpoint.
@@ -204,12 +206,18 @@ class SamplingAhead:
             ValueError: A file has no completions.
         """
         for later in range(step + 1, min(step + self._lag, self._batches.num_steps) + 1):
-            if (file := checkpoint / self._path(later)).exists():
+            path = self._paths[later] = self._path(later, self._batches.batch(later))
+            if (file := checkpoint / path).exists():
                 self._begun[later] = Future()
                 self._begun[later].set_result(from_bytes(file.read_bytes()))
 
-    def _path(self, step: int) -> str:
-        return f"ahead/step_{step:06d}-{self._batches.fingerprint(step)}.npz"
+    def _path(self, step: int, batch: PromptBatch) -> str:
+        # Another seed or batch size draws other rows of the same data.
+        made_of = [
+            *(self._batches.fingerprint(step), [list(map(int, ids)) for ids in batch.token_ids], list(batch.rows)),
+            *(self._config.grpo.num_generations, self._config.generation, self._config.environment),
+        ]
+        return f"ahead/step_{step:06d}-{hashlib.blake2b(repr(made_of).encode(), digest_size=8).hexdigest()}.npz"
 
     def _begin(self, step: int) -> None:
         """Begin to sample the steps up to step + K that have not begun, and forget earlier ones."""
@@ -230,6 +238,7 @@ class SamplingAhead:
 
     def _task(self, sampler: BatchSampler, step: int, version: int) -> Callable[[], Completions]:
         batch = self._batches.batch(step)
+        self._paths[step] = self._path(step, batch)
 
         def sample() -> Completions:
             completions = sample_round(sampler, self._config, batch, step)
@@ -254,19 +263,22 @@ class _Tasks:
 
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
+        self._has_threads = False  # they begin with the first task, so that a run that cannot start leaves none
         self._queue: queue.SimpleQueue[tuple[Future[Completions], Callable[[], Completions]] | None] = (
             queue.SimpleQueue()
         )
-        for number in range(num_threads):
-            threading.Thread(target=self._work, name=f"sampling-{number}", daemon=True).start()
 
     def submit(self, task: Callable[[], Completions]) -> Future[Completions]:
+        if not self._has_threads:
+            self._has_threads = True
+            for number in range(self._num_threads):
+                threading.Thread(target=self._work, name=f"sampling-{number}", daemon=True).start()
         future: Future[Completions] = Future()
         self._queue.put((future, task))
         return future
 
     def close(self) -> None:
-        for _ in range(self._num_threads):
+        for _ in range(self._num_threads if self._has_threads else 0):
             self._queue.put(None)
 
     def _work(self) -> None:

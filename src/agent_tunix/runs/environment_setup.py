@@ -154,8 +154,13 @@ def make_episode_sampler(
     environments: EnvironmentSet,
     tokenizer: "Tokenizer",
     source: "TokenSource | None" = None,
+    *,
+    tells: bool = True,
 ) -> "EpisodeSampler":
-    """Return the sampler of the episodes of a run with environments, whose tokens may come from a source."""
+    """Return the sampler of the episodes of a run with environments, whose tokens may come from a source.
+
+    With `tells`, log the environments and the format of tool calls.
+    """
     from agent_tunix.distributed import here
     from agent_tunix.distributed.shared_environments import SharedEnvironments
     from agent_tunix.engines.episodes import EngineEpisodeSampler
@@ -169,10 +174,11 @@ def make_episode_sampler(
         fail_on_tool_error=asked.on_tool_error == "fail",
         waits_for_all=asked.schedule == "lockstep",
     )
-    _LOGGER.info("environment: %s", environments.describe())
+    if tells:
+        _LOGGER.info("environment: %s", environments.describe())
     shared = environments if here().count == 1 else SharedEnvironments(environments, here())
     encoder = make_episode_encoder(config, tokenizer, sampler.eos_ids)
-    if environments.may_have_tools:
+    if tells and environments.may_have_tools:
         log_call_format(encoder)
     if source is not None:
         from_first = None if here().count == 1 else here().from_first

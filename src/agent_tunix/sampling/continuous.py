@@ -191,7 +191,7 @@ class ContinuousSampler:
     @property
     def adapters(self) -> list[str]:
         """The names of the adapters."""
-        return sorted(name for name in self._policies if name is not None)
+        return sorted(name for name in list(self._policies) if name is not None)  # another thread may add one
 
     def wake(self) -> None:
         """Let `serve_until` and `serve_forever` look at their conditions."""

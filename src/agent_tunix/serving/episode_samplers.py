@@ -27,9 +27,9 @@ def make_engine_sampler(
 ) -> BatchSampler:
     """Return the sampler of a run's completions or episodes whose tokens come from engines; see below.
 
-    With `alone`, completions of one turn are not shared with the other processes of the run.
+    With `alone`, completions of one turn are not shared with the other processes of the run, and nothing is logged.
     """
-    episodes = make_episode_sampler(config, sampler, host, tokenizer, source)
+    episodes = make_episode_sampler(config, sampler, host, tokenizer, source, tells=not alone)
     return episodes or EngineSampler(source, sampler, None if alone else here().from_first)
 
 
@@ -39,6 +39,8 @@ def make_episode_sampler(
     host: EpisodeHost | None,
     tokenizer: Tokenizer,
     source: TokenSource | None = None,
+    *,
+    tells: bool = True,
 ) -> BatchSampler | None:
     """Return the sampler of a run's episodes; None for completions of one turn.
 
@@ -48,11 +50,12 @@ def make_episode_sampler(
         host: What acts with the policy.
         tokenizer: The policy's tokenizer.
         source: Source of tokens; None for the policy on the devices of this process.
+        tells: False to log nothing of environments.
     """
     if host is None:
         return None
     if not isinstance(host, AgentPool):
-        return make_environment_sampler(config, sampler, host, tokenizer, source)
+        return make_environment_sampler(config, sampler, host, tokenizer, source, tells=tells)
     from agent_tunix.sampling.continuous import ContinuousSampler
     from agent_tunix.serving.agent_sampler import AgentSampler, DrivenSource, RolloutLimits
 
