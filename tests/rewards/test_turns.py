@@ -11,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from agent_tunix.rewards import Component, EpisodeSummary, Mixture, Outcome, Sample, Score
+from agent_tunix.rewards.measuring import RewardMetrics
+from agent_tunix.rewards.mixture.schedules import Schedule
 from agent_tunix.rewards.score_data import from_data, pack, to_data, unpack
 from agent_tunix.rewards.statistics.credit import advantage_parts, variance_shares
 from agent_tunix.rewards.turns import Credit, states_of
@@ -283,6 +285,20 @@ def test_the_parts_of_the_components_sum_to_the_advantages(scaling: str, credit:
     parts = turns.estimate(lambda totals, values, size: advantage_parts(totals, values, turns.weights, size, scaling))
     np.testing.assert_allclose(parts.sum(axis=0), turns.advantages(scaling), rtol=1e-9, atol=1e-9)
     assert math.isclose(sum(variance_shares(parts[:, turns.exists]) or ()), 1.0)
+
+
+@pytest.mark.parametrize("kind", ["turn", "gigpo", "hgpo", "role"])
+def test_while_all_weights_are_0_no_turn_has_an_advantage(kind: str) -> None:
+    samples, rewards = drawn(4)
+    late = Component("steps", Fixed([of_turns(*own) for own in rewards]), Schedule(0.0, 1.0, (5.0, 6.0)))
+    mixture = Mixture([late])
+    scores = mixture.score(samples)
+    of_each, by_turn = mixture.credited(samples, scores, G, "group", Credit(kind))
+    assert by_turn is not None
+    assert not of_each.any()
+    assert not np.nan_to_num(by_turn).any()
+    measured = RewardMetrics(mixture, num_generations=G, credit=Credit(kind))
+    assert measured.measure(1, samples, scores, mixture.totals(scores), by_turn)["rewards/dead_groups"] == 1.0
 
 
 def test_equal_returns_up_to_rounding_have_no_advantage() -> None:

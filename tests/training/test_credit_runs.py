@@ -73,6 +73,8 @@ def test_a_replay_equals_the_run_to_the_last_bit_and_shows_another_credit(
     other, _ = replay_run(stored, RewardChange(overrides=["grpo.credit=turn", "grpo.discount=0.9"]), trust=True)
     assert other.equal_totals == other.completions
     assert other.equal_advantages < other.completions
+    deeper, _ = replay_run(stored, RewardChange(overrides=["grpo.credit=hgpo", "grpo.history_turns=1"]), trust=True)
+    assert deeper.equal_totals == deeper.completions
 
 
 def test_report_and_inspector_show_the_advantage_beside_the_turn(

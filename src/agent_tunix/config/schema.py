@@ -492,8 +492,8 @@ class GrpoConfig:
     )
     observation_nll: NonNegative = key(
         0.0,
-        "Coefficient of the negative log-likelihood of the tokens that tools and environments wrote (ECHO: 0.05); 0: "
-        "none.",
+        "Coefficient of the negative log-likelihood of the tokens that tools and environments wrote (ECHO; 0.05 in "
+        "rLLM); 0: none.",
     )
     sampler_correction: Annotated[
         str, OneOf("auto", "none", "token", "sequence", "icepop", "sequence_mask", "geometric_mask")

@@ -224,11 +224,13 @@ class TurnRewards:
         place_SM = self._compared(keys)
         found_SM = place_SM >= 0
         scored_SM = found_SM & ~np.isnan(self.totals)[place_SM // self.exists.shape[1]]
-        returns_C = discounted(self.rewards, self.credit.discount).reshape(len(self.weights), -1)
+        returns_C = discounted(self.rewards, self.credit.discount).reshape(len(self.weights), self.exists.size)
         returns_CSM = np.where(scored_SM, returns_C[:, place_SM], np.nan)
         returns_CSM = np.where(scored_SM & np.isnan(returns_CSM), _means(returns_CSM), returns_CSM)
         totals_SM = np.where(scored_SM, np.einsum("c,csm->sm", self.weights, returns_CSM), np.nan)
-        results = estimate(totals_SM.reshape(-1), returns_CSM.reshape(len(self.weights), -1), place_SM.shape[1])
+        results = estimate(
+            totals_SM.reshape(-1), returns_CSM.reshape(len(self.weights), place_SM.size), place_SM.shape[1]
+        )
         of_turns = np.zeros((*results.shape[:-1], self.exists.size))
         of_turns[..., place_SM[found_SM]] = results[..., found_SM.reshape(-1)]
         counts, differ = np.zeros(self.exists.size, np.int64), np.zeros(self.exists.size, np.bool_)
@@ -295,8 +297,9 @@ def turn_rewards(
                 missing[c, n, : len(turns)] = np.isnan(turns)
                 earned = np.nansum(turns)
                 rests[c, n] = 0.0 if are_equal(rests[c, n], earned) else rests[c, n] - earned
-    means = _means(rewards.reshape(len(names), -1, num_generations, K).swapaxes(2, 3)).swapaxes(2, 3)
-    means = np.broadcast_to(means, (*means.shape[:2], num_generations, K)).reshape(rewards.shape)
+    in_groups = (len(names), len(samples) // num_generations, num_generations, K)  # no -1: there may be no components
+    means = _means(rewards.reshape(in_groups).swapaxes(2, 3)).swapaxes(2, 3)
+    means = np.broadcast_to(means, in_groups).reshape(rewards.shape)
     rewards = np.where(missing, means, np.nan_to_num(rewards))
     # What the turns leave belongs to the last one. If it is NaN, so are all returns of the episode.
     rewards[:, np.arange(len(samples)), counts_N - 1] += rests

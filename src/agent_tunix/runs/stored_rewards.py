@@ -32,7 +32,7 @@ from agent_tunix.workbench.replay import RecordedStep, Unreplayable
 # sampled, or what training does with the advantages.
 _REPLAYABLE = (
     *("training.reward_function", "reward", "rewards", "grpo.advantage_scaling"),
-    *("grpo.credit", "grpo.discount", "grpo.step_advantage_weight", "grpo.anchor_state"),
+    *("grpo.credit", "grpo.discount", "grpo.step_advantage_weight", "grpo.anchor_state", "grpo.history_turns"),
 )
 
 

@@ -9,8 +9,8 @@ D_it is the divergence of two distributions over two events, the sampled token a
     dppo_kl    D = μ log(μ / π) + (1 − μ) log((1 − μ) / (1 − π))
 
 A ratio far from 1 means little where the token is rare, and much where it is likely: these divergences tell the two
-apart. `epsilon` is δ for A < 0, and `epsilon_high` for A > 0. The paper's δ is 0.15 for `dppo_tv` and 0.05 for
-`dppo_kl`. μ is the policy that sampled, as the paper recommends.
+apart. `epsilon` is δ for A < 0, and `epsilon_high` for A > 0. verl's example has 0.15 for `dppo_tv` and 0.05 for
+`dppo_kl`. μ is the policy that sampled.
 
 Departures: log-ratios are limited to ±20, and 1 − π and 1 − μ are at least 1e-8 in the divergence. The approximation by
 the k likeliest tokens is left out. The aggregation is that of the configuration.

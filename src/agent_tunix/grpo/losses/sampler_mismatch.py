@@ -18,7 +18,8 @@ in which [·] is 1 if the condition holds and 0 otherwise. The first two truncat
 the bound is that of V-trace, https://arxiv.org/abs/1802.01561). The others mask what lies outside a band: `icepop`
 single tokens (Ring-1T, https://arxiv.org/abs/2510.18855; INTELLECT-3, https://arxiv.org/abs/2512.16144, equation 1),
 `sequence_mask` and `geometric_mask` whole completions (Seq-MIS and Geo-Mask of https://richardli.xyz/rl-collapse,
-part 3). The geometric mean does not grow with the length, as the product of the ratios does.
+part 3). The geometric mean does not grow with the length, as the product of the ratios does. The default bounds are
+those of other libraries: of rLLM for `icepop`, of TRL for `sequence_mask`, and of verl for the rest.
 
 With several updates on a batch, the importance ratios of the loss are relative to μ already. A mask then only masks:
 its factor is [a ≤ ρ ≤ C] with π the policy at the time of the update, as in INTELLECT-3. Truncation is undefined there.

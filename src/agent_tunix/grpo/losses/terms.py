@@ -24,7 +24,7 @@ https://arxiv.org/abs/2605.24517. With O_i these tokens of episode i, and N' the
     λ 1/N' Σ_i 1/|O_i| Σ_{t ∈ O_i} −log π(o_it)
 
 Failed episodes also teach what the world answers. The weights do not depend on the aggregation of the policy loss, so
-that the sum over the batch is in nats a token. Published runs use λ = 0.05 and less.
+that the sum over the batch is in nats a token. rLLM's λ is 0.05.
 
 Departures: the threshold of ρ is that of the micro-batch, so `training.micro_batch_size` matters a little. Skywork-OR1
 moves its coefficient by a fixed amount each step. Here it is proportional to the missing entropy, so that a step does
