@@ -10,9 +10,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 from agent_tunix.environments import EnvironmentAdapter, adapt_environment, resolve_environment, run_episode
+from agent_tunix.environments.conventions import CombinedAdapter
 from agent_tunix.environments.environment import EpisodeEnvironment
 
-from .support import script, texts
+from .support import call, script, texts
 
 
 class Move(enum.StrEnum):
@@ -191,3 +192,23 @@ def test_each_turn_has_the_reward_of_its_step() -> None:
     assert result.score is not None
     assert result.score.value == 2.0
     assert result.score.turns == (0.5, 0.0, 0.0, 1.5)
+
+
+def test_a_turn_with_a_tool_call_takes_no_reward_of_a_step() -> None:
+    class Paid:
+        def reset(self) -> str:
+            return "go"
+
+        def step(self, action: int) -> tuple[str, float, bool, dict[str, Any]]:
+            return "", action / 2, action == 3, {}
+
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    both = CombinedAdapter([adapt_environment(Paid, "paid"), adapt_environment(double, "double")])
+    turns = ("1", call("double", number=1), call("double", number=4), "3")
+    result = run_episode(both.open(), script(*turns), prompt="go")
+    assert result.num_turns == 4
+    assert result.score is not None
+    assert (result.score.value, result.score.turns) == (2.0, (0.5, 0.0, 0.0, 1.5))

@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent_tunix.environments.environment import EpisodeEnvironment
@@ -241,6 +241,7 @@ class Episode:
         self._fails_on_tool_error = fail_on_tool_error
         self._ids = itertools.count()
         self._texts: list[str] = []
+        self._answered: list[int] = []  # turns that the environment answered itself
 
     @property
     def environment(self) -> EpisodeEnvironment:
@@ -312,7 +313,7 @@ class Episode:
         if self._environment is not None:
             with self._faults():
                 if not self.error:
-                    score = self._environment.score(self.messages, self.stop_reason)
+                    score = self._at_its_turns(self._environment.score(self.messages, self.stop_reason))
                     state = self._environment.state()
             with self._faults():
                 self._environment.close()
@@ -331,6 +332,16 @@ class Episode:
             tuple(self.unread_calls),
         )
 
+    def _at_its_turns(self, score: Score | None) -> Score | None:
+        """Return the score of an environment that replies, with 0 at the turns that called tools in its place."""
+        is_by_reply = score is not None and self.environment.traits.replies and len(score.turns) == len(self._answered)
+        if score is None or not is_by_reply or self._answered == [*range(len(self._answered))]:
+            return score
+        turns: list[float | None] = [0.0] * self.num_turns
+        for turn, value in zip(self._answered, score.turns, strict=True):
+            turns[turn] = value
+        return replace(score, turns=tuple(turns))
+
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
         try:
@@ -348,6 +359,7 @@ class Episode:
 
     def _reply(self, text: str) -> None:
         reply = self.environment.respond(text)
+        self._answered.append(self.num_turns - 1)
         if reply.text is not None:
             content = self._shorten(cut(reply.text, self._max_result_chars))
             self._texts.append(content)
