@@ -12,7 +12,7 @@ from agent_tunix.environments import StopReason
 from agent_tunix.tracking.rollouts import pages
 from agent_tunix.tracking.rollouts.pages import Order, RolloutPages, RolloutQuery, RolloutQueryError
 from agent_tunix.tracking.rollouts.pages import StopReason as StopReasonName
-from agent_tunix.tracking.rollouts.reader import StepPlace
+from agent_tunix.tracking.rollouts.reader import RolloutReader, StepPlace
 from tests.raising import raises
 from tests.tracking.report.support import G, write_run
 from tests.tracking.rollouts.many import write_many
@@ -88,6 +88,19 @@ def test_a_run_from_before_there_were_episodes_is_shown_and_has_none(tmp_path: P
     assert len(stored.page(RolloutQuery(), in_full=True).rows) == 4
     page = stored.page(RolloutQuery(tool="add"))
     assert (page.rows, page.problems) == ([], [])
+
+
+def test_episodes_from_before_turns_had_advantages_are_shown_and_read(tmp_path: Path) -> None:
+    root = write_run(tmp_path / "run", 1, episodes_of="add").root / "rollouts"
+    (path,) = root.iterdir()
+    before = RolloutReader(root).read_step(1)
+    pq.write_table(pq.read_table(path).drop_columns(["turn_advantages"]), path)
+    page = RolloutPages(root).page(RolloutQuery(), in_full=True)
+    assert page.problems == []
+    assert any(row["episode"] for row in page.rows)
+    stored = RolloutReader(root).read_step(1)
+    assert stored.turn_advantages is None
+    assert (stored.samples, stored.scores) == (before.samples, before.scores)
 
 
 def test_a_group_has_its_completions_with_advantages(stored: RolloutPages) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("agent_tunix.rollouts")
 
+# Columns that files of older versions lack.
+_LATER_COLUMNS = ("episode", "turn_advantages")
 
 Footers = dict[tuple[Path, int, int], "list[StepPlace]"]
 
@@ -37,14 +39,15 @@ class StepPlace:
     settings: ScoringSettings
 
     def read(self, columns: Sequence[str]) -> "pa.Table":
-        """Return columns of the step, of an older run without `episode`.
+        """Return columns of the step, of an older run without those of `_LATER_COLUMNS` that it lacks.
 
         Raises:
             RunDirectoryError: The file is damaged, or lacks another column.
         """
         with explained(self.path, "read"), opened(self.path) as file:
             table = read_row_group(file, self.row_group, columns)
-            return table.select([name for name in columns if name != "episode" or name in table.column_names])
+            there = table.column_names
+            return table.select([name for name in columns if name in there or name not in _LATER_COLUMNS])
 
     def read_step(self, num_rows: int | None = None) -> StoredStep:
         """Return the completions of the step, or only the first ones; raise RunDirectoryError if they are damaged."""
