@@ -138,7 +138,8 @@ class _Pieces:
         """Return a token as conversations have it."""
         text = self.texts[token]
         encoded = None if "\ufffd" in text else list(text.encode("utf-8", "replace"))
-        return {"token": self.name(token), "logprob": max(logp, _LEAST_LOGP), "bytes": encoded}
+        known = _LEAST_LOGP if math.isnan(logp) else max(logp, _LEAST_LOGP)  # clients read a number
+        return {"token": self.name(token), "logprob": known, "bytes": encoded}
 
     def table(self, pairs: Sequence[tuple[int, float]]) -> dict[str, float]:
         """Return log-probabilities by text; of tokens with the same text, that of the first."""
