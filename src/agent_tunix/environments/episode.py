@@ -340,7 +340,7 @@ class Episode:
         turns: list[float | None] = [0.0] * self.num_turns
         for turn, value in zip(self._answered, score.turns, strict=True):
             turns[turn] = value
-        return replace(score, turns=turns)
+        return replace(score, turns=tuple(turns))
 
     @contextlib.contextmanager
     def _faults(self) -> Iterator[None]:
