@@ -229,6 +229,7 @@ def test_a_replica_that_comes_back_has_the_current_adapter(model: ModelPolicy, r
         assert report.model in stand_in.names
 
 
+@pytest.mark.slow
 @every_rank
 def test_a_replica_that_missed_the_first_sync_is_proven_or_stays_out(
     rank: int, model: ModelPolicy, root: Path, monkeypatch: pytest.MonkeyPatch
