@@ -39,12 +39,12 @@ def test_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
         "found = SamplingProcesses(Path('embedded:tiny'), 1, ['--adapter-directory', sys.argv[1]], Path(sys.argv[1]))\n"
         "print('started', flush=True); time.sleep(600)"
     )
-    run = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
-    assert run.stdout is not None
-    assert run.stdout.readline() == b"started\n"
-    assert sampling(tmp_path)
-    os.kill(run.pid, signal.SIGKILL)
-    run.wait()
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"started\n"
+        while not sampling(tmp_path):  # its command can be read a moment after it began
+            time.sleep(0.05)
+        os.kill(run.pid, signal.SIGKILL)
     while sampling(tmp_path):
         time.sleep(0.1)
 
