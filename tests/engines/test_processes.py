@@ -42,7 +42,8 @@ def test_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == b"started\n"
-        assert sampling(tmp_path)
+        while not sampling(tmp_path):  # its command can be read a moment after it began
+            time.sleep(0.05)
         os.kill(run.pid, signal.SIGKILL)
     while sampling(tmp_path):
         time.sleep(0.1)

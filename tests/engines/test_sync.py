@@ -14,6 +14,7 @@ from flax import nnx
 
 from agent_tunix.config.schema import Config
 from agent_tunix.distributed.group import Processes
+from agent_tunix.engines import replicas
 from agent_tunix.engines.source import EngineSource, make_wire
 from agent_tunix.engines.sync import ProcessGroup, WeightSync
 from agent_tunix.errors import EngineError
@@ -228,8 +229,12 @@ def test_a_replica_that_comes_back_has_the_current_adapter(model: ModelPolicy, r
         assert report.model in stand_in.names
 
 
+@pytest.mark.slow
 @every_rank
-def test_a_replica_that_missed_the_first_sync_is_proven_or_stays_out(rank: int, model: ModelPolicy, root: Path) -> None:
+def test_a_replica_that_missed_the_first_sync_is_proven_or_stays_out(
+    rank: int, model: ModelPolicy, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "_PAUSE_S", 0.1)
     late = VllmStandIn(model)
     with (
         VllmStandIn(model).running() as url,
@@ -239,7 +244,7 @@ def test_a_replica_that_missed_the_first_sync_is_proven_or_stays_out(rank: int, 
         late.faults = {Fault.STARTING}
         assert set(sync.sync(0).checks) == {url}
         move(policy)
-        sync.sync(1)
+        report = sync.sync(1)
         late.faults = {Fault.IGNORES_WEIGHTS}
         _, replica = source._replicas.all
         while "the model that the engine was started with" not in replica.error:
@@ -247,7 +252,7 @@ def test_a_replica_that_missed_the_first_sync_is_proven_or_stays_out(rank: int, 
             time.sleep(0.02)
         late.faults = set()
         if rank:
-            late.names = {late.base: late.names[late.base]}  # the name has the base's weights
+            late.unload_adapter(report.model)  # it has the base's weights
         source.wait_until_ready()
 
 
