@@ -1,4 +1,4 @@
-"""What the stand-ins share: weights under names, a cache of prefixes, and faults at will."""
+"""Common base of the stand-ins: weights under names, a cache of prefixes, and faults at will."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tests.engines.stand_ins.policies import Policy
 
 
 class Fault(enum.StrEnum):
-    """What an engine does wrong."""
+    """Fault of an engine."""
 
     STARTING = "503 on every route"
     SLOW = "each answer takes `delay_s`"
