@@ -57,56 +57,30 @@ class ToolCallFormat(enum.StrEnum):
 
 
 class CallFault(enum.StrEnum):
-    """Kind of a malformed call."""
+    """Kind of a malformed call; the value is what the model is told."""
 
-    EMPTY = "empty"
-    UNCLOSED = "unclosed"
-    UNOPENED = "unopened"
-    NOT_JSON = "not_json"
-    NOT_AN_OBJECT = "not_an_object"
-    NO_NAME = "no_name"
-    NAME_NOT_TEXT = "name_not_text"
-    ARGUMENTS_NOT_AN_OBJECT = "arguments_not_an_object"
-    DUPLICATE_ARGUMENT = "duplicate_argument"
-    NOT_FINITE = "not_finite"
-    NOT_UNICODE = "not_unicode"
-    TOO_DEEP = "too_deep"
-    TRAILING_TEXT = "trailing_text"
-    NO_FUNCTION = "no_function"
-    NO_ARGUMENT_NAME = "no_argument_name"
-    UNCLOSED_PARAMETER = "unclosed_parameter"
-    UNEXPECTED_TEXT = "unexpected_text"
-    NOT_PYTHON = "not_python"
-    NOT_A_CALL = "not_a_call"
-    POSITIONAL_ARGUMENT = "positional_argument"
-    NOT_A_LITERAL = "not_a_literal"
-    TOO_MANY = "too_many"
-
-
-_MESSAGES = {
-    CallFault.EMPTY: "it is empty",
-    CallFault.UNCLOSED: "it ends before it is complete",
-    CallFault.UNOPENED: "a closing tag has no opening tag before it",
-    CallFault.NOT_JSON: "it is not valid JSON",
-    CallFault.NOT_AN_OBJECT: "it must be a JSON object",
-    CallFault.NO_NAME: "the name of the tool is missing",
-    CallFault.NAME_NOT_TEXT: "the name of the tool must be a string",
-    CallFault.ARGUMENTS_NOT_AN_OBJECT: "the arguments must be a JSON object",
-    CallFault.DUPLICATE_ARGUMENT: "an argument is given twice",
-    CallFault.NOT_FINITE: "a number is not finite",
-    CallFault.NOT_UNICODE: "a string is not valid Unicode",
-    CallFault.TOO_DEEP: "it is nested too deeply",
-    CallFault.TRAILING_TEXT: "there is text after the JSON object",
-    CallFault.NO_FUNCTION: "<function=NAME> is missing",
-    CallFault.NO_ARGUMENT_NAME: "a parameter has no name",
-    CallFault.UNCLOSED_PARAMETER: "a parameter has no </parameter>",
-    CallFault.UNEXPECTED_TEXT: "there is text outside of the parameters",
-    CallFault.NOT_PYTHON: "it is not a valid expression",
-    CallFault.NOT_A_CALL: "it is not a call of a tool",
-    CallFault.POSITIONAL_ARGUMENT: "every argument must be named",
-    CallFault.NOT_A_LITERAL: "every argument must be a plain value",
-    CallFault.TOO_MANY: f"a turn may have at most {MOST_CALLS} calls",
-}
+    EMPTY = "it is empty"
+    UNCLOSED = "it ends before it is complete"
+    UNOPENED = "a closing tag has no opening tag before it"
+    NOT_JSON = "it is not valid JSON"
+    NOT_AN_OBJECT = "it must be a JSON object"
+    NO_NAME = "the name of the tool is missing"
+    NAME_NOT_TEXT = "the name of the tool must be a string"
+    ARGUMENTS_NOT_AN_OBJECT = "the arguments must be a JSON object"
+    DUPLICATE_ARGUMENT = "an argument is given twice"
+    NOT_FINITE = "a number is not finite"
+    NOT_UNICODE = "a string is not valid Unicode"
+    TOO_DEEP = "it is nested too deeply"
+    TRAILING_TEXT = "there is text after the JSON object"
+    NO_FUNCTION = "<function=NAME> is missing"
+    NO_ARGUMENT_NAME = "a parameter has no name"
+    UNCLOSED_PARAMETER = "a parameter has no </parameter>"
+    UNEXPECTED_TEXT = "there is text outside of the parameters"
+    NOT_PYTHON = "it is not a valid expression"
+    NOT_A_CALL = "it is not a call of a tool"
+    POSITIONAL_ARGUMENT = "every argument must be named"
+    NOT_A_LITERAL = "every argument must be a plain value"
+    TOO_MANY = f"a turn may have at most {MOST_CALLS} calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +112,7 @@ class MalformedCall:
     @property
     def message(self) -> str:
         """Sentence about what was wrong."""
-        return f"malformed tool call: {_MESSAGES[self.fault]}."
+        return f"malformed tool call: {self.fault}."
 
 
 @dataclass(frozen=True, slots=True)
