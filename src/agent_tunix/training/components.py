@@ -162,7 +162,7 @@ def build_components(
     else:
         with spend("engines"):
             prompt = list(batches.batch(1).token_ids[0])
-            engines.connect(policy, tokenizer, directory, prompt, lambda: updater.num_updates)
+            engines.connect(policy, directory, prompt, lambda: updater.num_updates)
         make = functools.partial(make_engine_sampler, config, sampler, environments, tokenizer)
         episodes = engines.sampler(make)
     return TrainingComponents(
