@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent_tunix.service.replays import Replays
 from agent_tunix.service.runs import RunIndex
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.threads import StoreCalls, WorkThreads
@@ -24,8 +23,6 @@ class Service:
     buckets: TokenBuckets  # rate limits of keys
     failed_logins: FailedLogins  # limits on invalid keys, by address
     tries: Tries
-    reviews: WorkThreads
-    replays: Replays
     runs: RunIndex
     run_reads: WorkThreads
 
@@ -35,7 +32,6 @@ class Service:
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
         failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
-        replays = Replays(settings.replays, settings.allow_unsandboxed)
         return cls(
             settings,
             store,
@@ -43,10 +39,6 @@ class Service:
             buckets,
             failed_logins,
             tries,
-            # Apart from uploads: checking a hostile source takes ten seconds, and users without write access must not
-            # delay uploads.
-            WorkThreads("reviews", 2, 18, "sources are being inspected"),
-            replays,
             RunIndex(settings.runs),
             WorkThreads("run-reads", 4, 68, "reads of runs are queued"),
         )
@@ -54,8 +46,6 @@ class Service:
     def close(self) -> None:
         """Wait for work that has started; the store stays open."""
         self.tries.close()
-        self.replays.close()
-        self.reviews.close()
         self.run_reads.close()
         self.calls.close()
 
