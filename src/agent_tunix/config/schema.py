@@ -207,6 +207,11 @@ class DataConfig:
         "uniform",
         "uniform: passes over all rows; pass_rate: rows that the policy solves about half of the time come more often.",
     )
+    set_shares: Annotated[str, OneOf("fixed", "pass_rate")] = key(
+        "fixed",
+        "Shares of the sets of data.mixture. fixed: their weights; pass_rate: weight times mean p(1 − p) of a set, for "
+        "the pass rate p of each group, so that training moves from easy sets to hard ones.",
+    )
     pass_at: float = key(
         1.0,
         "pass_rate: value from which a completion counts as solved: of the total, or of the component grpo.filter_by.",
@@ -542,8 +547,8 @@ class GrpoConfig:
     )
     filter_by: str | None = key(
         None,
-        "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate judges "
-        "completions as solved; null: the total.",
+        "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate or "
+        "data.set_shares=pass_rate judge completions as solved; null: the total.",
     )
     dynamic_sampling_rounds: Natural = key(
         0, "Most additional batches of prompts per step that replace groups whose rewards are all equal (DAPO)."

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
+from agent_tunix.config.data_sets import pass_rate_key
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import RewardFailureRateError
@@ -83,7 +84,7 @@ class StepResult:
         updates_skipped: Updates that did not happen because no completion has an advantage.
         seconds: Wall time of rollout, reward and update.
         sampled: With dynamic sampling, everything that was sampled.
-        pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by training row.
+        pass_rates: If the rows of later steps depend on it, the share of completions that passed, by training row.
         num_waiting: With sampling ahead, the later steps that were sampled already when this one began.
         turn_advantages: [N, K] float32 with credit by turn, NaN after the last turn of each completion; else None.
     """
@@ -199,7 +200,7 @@ class GrpoTrainer:
             sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
             pass_rates=(
                 pass_rates(rounds, grpo.num_generations, self.config.data.pass_at)
-                if self.config.data.sampling == "pass_rate"
+                if pass_rate_key(self.config.data)
                 else None
             ),
             num_waiting=self._ahead.num_waiting if self._ahead else None,

@@ -19,6 +19,7 @@ from agent_tunix.data import BatchOrder, Example, load_evaluation, load_splits, 
 from agent_tunix.data.pass_rates import PassRateOrder
 from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_prompt_length
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, measure_stream, settle_prompts
+from agent_tunix.data.set_shares import SetShareOrder
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.distributed import here
 from agent_tunix.errors import ConfigError
@@ -90,10 +91,10 @@ class TrainingComponents:
         return SamplingAhead(self.config, cast(VersionedSampler, self.batch_sampler), self.batches, here())
 
     @property
-    def by_pass_rate(self) -> PassRateOrder | None:
+    def by_pass_rate(self) -> PassRateOrder | SetShareOrder | None:
         """The order of the rows if it depends on pass rates, and so belongs in a checkpoint, else None."""
         order = self.batches.order if isinstance(self.batches, LoadedBatches) else None
-        return order if isinstance(order, PassRateOrder) else None
+        return order if isinstance(order, PassRateOrder | SetShareOrder) else None
 
     @property
     def moving_reference(self) -> ReferencePolicy | None:
