@@ -36,6 +36,7 @@ def to_table(stored: StoredStep) -> "pa.Table":
     encoded_rows = {id(sample.columns): encode(sample.columns) for sample in _first_of_each(samples)}
     columns: dict[str, Any] = {
         "step": [stored.step] * len(samples),
+        "sampled_step": [sample.step if 0 < sample.step < stored.step else None for sample in samples],
         "group": [sample.group_id for sample in samples],
         "rollout_id": [sample.rollout_id for sample in samples],
         "prompt": [sample.prompt for sample in samples],
@@ -185,7 +186,7 @@ def _read_sample(row: Mapping[str, Any], decode_once: _Decode) -> Sample:
         messages=tuple(restore_response(decode_once(row["messages"]), row["response"])),
         columns=decode_once(row["columns"]),
         format=row["format"],
-        step=row["step"],
+        step=row.get("sampled_step") or row["step"],
         max_steps=row["max_steps"],
         group_id=row["group"],
         rollout_id=row["rollout_id"],

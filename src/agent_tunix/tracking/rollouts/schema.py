@@ -110,6 +110,12 @@ COMPONENT_FIELDS = (
 
 COLUMNS = (
     Column("step", "int32", "Training step, from 1."),
+    Column(
+        "sampled_step",
+        "int32",
+        "With `grpo.replay_groups`, the earlier step that sampled the completion; else null.",
+        True,
+    ),
     Column("group", "int32", "Number of the prompt within its step."),
     Column("rollout_id", "string", "`<step>_<prompt>_<generation>`, unique within a run."),
     Column("prompt", "string", "The problem, without the chat template."),
