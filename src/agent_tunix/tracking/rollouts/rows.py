@@ -36,7 +36,6 @@ def to_table(stored: StoredStep) -> "pa.Table":
     encoded_rows = {id(sample.columns): encode(sample.columns) for sample in _first_of_each(samples)}
     columns: dict[str, Any] = {
         "step": [stored.step] * len(samples),
-        "sampled_step": [sample.step if 0 < sample.step < stored.step else None for sample in samples],
         "group": [sample.group_id for sample in samples],
         "rollout_id": [sample.rollout_id for sample in samples],
         "prompt": [sample.prompt for sample in samples],
@@ -45,6 +44,7 @@ def to_table(stored: StoredStep) -> "pa.Table":
         "columns": [encoded_rows[id(sample.columns)] for sample in samples],
         "format": [sample.format for sample in samples],
         "max_steps": [sample.max_steps for sample in samples],
+        "sampled_step": [sample.step if 0 < sample.step < stored.step else None for sample in samples],
         "outcome": [score.outcome.value for score in scores],
         "detail": [score.detail for score in scores],
         "total": [score.value for score in scores],

@@ -110,12 +110,6 @@ COMPONENT_FIELDS = (
 
 COLUMNS = (
     Column("step", "int32", "Training step, from 1."),
-    Column(
-        "sampled_step",
-        "int32",
-        "With `grpo.replay_groups`, the earlier step that sampled the completion; else null.",
-        True,
-    ),
     Column("group", "int32", "Number of the prompt within its step."),
     Column("rollout_id", "string", "`<step>_<prompt>_<generation>`, unique within a run."),
     Column("prompt", "string", "The problem, without the chat template."),
@@ -124,6 +118,12 @@ COLUMNS = (
     Column("columns", "json", "The dataset's row, with the stripped reference in `answer`."),
     Column("format", "string", "`prompt.format`, the template that a response should follow."),
     Column("max_steps", "int32", "Number of steps of the run."),
+    Column(
+        "sampled_step",
+        "int32",
+        "With `grpo.replay_groups`, the earlier step that sampled the completion; else null.",
+        True,
+    ),
     Column(
         "outcome",
         "string",
