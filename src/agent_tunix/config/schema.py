@@ -399,7 +399,9 @@ class GrpoConfig:
         "G: completions sampled per prompt.",
         advice="an advantage compares the completions of one prompt",
     )
-    num_iterations: Count = key(1, "μ: updates on each batch of completions; with 1 every importance ratio is 1.")
+    num_iterations: Count = key(
+        1, "μ: updates on each batch of completions; with 1 the importance ratio of what is not replayed is 1."
+    )
     loss: Annotated[str, OneOf(*POLICY_LOSSES, own=True)] = key(
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
@@ -547,12 +549,17 @@ class GrpoConfig:
     )
     filter_by: str | None = key(
         None,
-        "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate or "
+        "Component of the reward by which dynamic sampling and replay judge groups, and data.sampling=pass_rate or "
         "data.set_shares=pass_rate judge completions as solved; null: the total.",
     )
     dynamic_sampling_rounds: Natural = key(
         0, "Most additional batches of prompts per step that replace groups whose rewards are all equal (DAPO)."
     )
+    replay_groups: Natural = key(
+        0,
+        "Most hard groups that are kept, to train again in the places of groups whose rewards are all equal; 0: none.",
+    )
+    replay_max_age: Count = key(10, "Steps after which a kept group is not replayed any more.")
 
 
 @dataclass

@@ -26,6 +26,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.ahead import SamplingAhead, VersionedSampler, settle_correction
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.replay_buffer import ReplayBuffer
 from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.updater import PolicyUpdater
@@ -89,6 +90,20 @@ class TrainingComponents:
         if self.config.engine.max_staleness == 0:
             return None
         return SamplingAhead(self.config, cast(VersionedSampler, self.batch_sampler), self.batches, here())
+
+    @functools.cached_property
+    def buffer(self) -> ReplayBuffer | None:
+        """The groups that may train again; None without replay."""
+        grpo = self.config.grpo
+        if grpo.replay_groups == 0:
+            return None
+        if here().count > 1:
+            raise ConfigError(
+                f"grpo.replay_groups={grpo.replay_groups} must be 0 in a run of several processes, which are not "
+                "supported yet; set it to 0, or train in one process",
+                code="invalid_replay",
+            )
+        return ReplayBuffer(self.config.seed, grpo.replay_groups, grpo.replay_max_age, grpo.num_generations)
 
     @property
     def by_pass_rate(self) -> PassRateOrder | SetShareOrder | None:
@@ -259,6 +274,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorin
         components.episodes,
         components.teacher,
         components.ahead,
+        components.buffer,
     )
 
 
