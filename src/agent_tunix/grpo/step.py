@@ -281,7 +281,10 @@ class GrpoTrainer:
         tokens = rows.mask.sum(axis=1)
         skipped = (
             self.config.grpo.skip_dead_steps
-            and not has_advantage(row_advantages(advantages, rows, completions), rows)
+            and (
+                self.config.grpo.loss == "none"
+                or not has_advantage(row_advantages(advantages, rows, completions), rows)
+            )
             and not trains_without_advantages(step_settings(rows, self.config), self._teaches(micro_batches, tokens))
         )
         records = self.updater.measure(inputs) if skipped else self.updater.apply(inputs, num_passes)
