@@ -60,6 +60,11 @@ def _problems(config: Config) -> Iterator[str]:
     yield from environment_problems(config)
     yield from engine_problems(config)
     yield from credit_problems(config)
+    if has_agent(config) and (config.grpo.teacher_prompt is not None or config.grpo.teacher == "self"):
+        yield (
+            "grpo.teacher=self and grpo.teacher_prompt require a run that writes its prompts itself, but an agent "
+            "sends its own; use an environment or tools, or a model as grpo.teacher without a teacher_prompt"
+        )
     if config.grpo.observation_nll and not has_environment(config):
         yield (
             "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
@@ -197,6 +202,11 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
         if grpo.teacher_top_k is not None:
             yield (
                 f"grpo.teacher_top_k={grpo.teacher_top_k} requires grpo.teacher, but it is null; set grpo.teacher, or "
+                "remove the key"
+            )
+        if grpo.teacher_prompt is not None:
+            yield (
+                "grpo.teacher_prompt requires grpo.teacher, but it is null; set grpo.teacher=self or a model, or "
                 "remove the key"
             )
     for name in _UNREAD_CLIPS.get(grpo.loss, ()):

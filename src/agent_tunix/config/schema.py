@@ -523,7 +523,14 @@ class GrpoConfig:
     teacher: str | None = key(
         None,
         "Model whose distribution the policy follows on its own completions (on-policy distillation), in the forms of "
-        "model.path and with the policy's tokenizer; null: none.",
+        "model.path and with the policy's tokenizer; self: the policy itself, shown teacher_prompt; null: none.",
+    )
+    teacher_prompt: str | None = key(
+        None,
+        "The text that the teacher reads in place of the user's last message: a Jinja template, or a .jinja file, of "
+        "prompt, the row's columns, answer, worked_solution, response, feedback, solution (a better completion of the "
+        "same prompt) and extras. Where it is empty, the teacher does not judge. null: with teacher=self a template of "
+        "all of these, else the policy's prompt.",
     )
     teacher_coefficient: Positive = key(1.0, "Weight of the divergence KL(policy ‖ teacher) in the loss.")
     teacher_top_k: Count | None = key(
