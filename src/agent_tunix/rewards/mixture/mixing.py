@@ -179,27 +179,6 @@ class Mixture:
                     )
         return totals
 
-    def combine(self, parts: Parts, samples: Sequence[Sample], weights: Mapping[str, float]) -> list[Score]:
-        """Return the totals that follow from given scores, without computing any component.
-
-        `parts` holds each component's scores of the samples, as `Score.parts` does. They may be None where a gate is
-        shut or a route does not match. Only the columns, groups and order of the samples matter.
-
-        Raises:
-            RewardError: A component has no score of a sample on which it counts.
-        """
-        verdicts: dict[str, list[GateVerdict]] = {}
-        for component in self._in_order():
-            name = component.name
-            verdicts[name] = _decide_all(component, samples, parts, verdicts)
-            for index, (part, verdict) in enumerate(zip(parts[name], verdicts[name], strict=True)):
-                if part is None and verdict.is_open:
-                    raise RewardError(
-                        f"component {name!r} was not computed on completion {index}, where it counts",
-                        code="invalid_mixture",
-                    )
-        return self._combine(parts, verdicts, samples, weights)
-
     def _in_order(self) -> list[Component]:
         """Return the components in the order of computation."""
         # Components are looked up each time, because rewards may have been replaced.
