@@ -111,7 +111,6 @@ def test_on_failure_raise_raises_with_the_reason() -> None:
         ([], "exclude", "invalid_mixture"),
         ([by_column("a", 0.0)], "exclude", "invalid_mixture"),
         ([by_column("a"), by_column("a")], "exclude", "invalid_mixture"),
-        ([by_column(str(n)) for n in range(201)], "exclude", "invalid_mixture"),
         ([by_column("a")], "ignore", "invalid_config"),
     ],
 )

@@ -36,7 +36,6 @@ from agent_tunix.rewards.turns import Credit, TurnRewards, check_turns, mean_ove
 logger = logging.getLogger("agent_tunix.rewards")
 
 ON_FAILURE = ("exclude", "zero", "raise")
-_MOST_COMPONENTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +111,6 @@ class Mixture:
         self.name = name or "+".join(names)
         if len(set(names)) < len(names):
             raise RewardError(f"components must have distinct names, not {', '.join(names)}", code="invalid_mixture")
-        if len(names) > _MOST_COMPONENTS:
-            raise RewardError(
-                f"a mixture must have at most {_MOST_COMPONENTS} components, not {len(names):,}; combine some in one",
-                code="invalid_mixture",
-            )
         if not any(may_train(component.weight) for component in self.components):
             raise RewardError(
                 f"{self.name!r} must have a component with a weight other than 0, but has none; set a weight",
