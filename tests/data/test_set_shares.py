@@ -159,3 +159,13 @@ def test_settings_that_contradict_each_other_are_refused(config: Config) -> None
     with raises(ConfigError, "invalid_config") as caught:
         check(config)
     assert "set_shares" in str(caught.value) or "curriculum" in str(caught.value)
+
+
+def test_a_run_may_change_from_rates_of_rows_to_those_of_sets_and_back() -> None:
+    rows, sets = order_of(set_shares="fixed", sampling="pass_rate"), order_of()
+    draw(rows, 1, 5, noisy)
+    sets.load_state_dict(rows.state_dict(), 5)
+    assert counts(sets.batch_indices(6).tolist()) == [2, 2, 4]
+    draw(sets, 6, 8, noisy)
+    rows.load_state_dict(sets.state_dict(), 8)
+    assert counts(rows.batch_indices(9).tolist()) == [2, 2, 4]

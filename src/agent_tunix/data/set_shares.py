@@ -33,7 +33,7 @@ from agent_tunix.data.draws import Draws
 LEAST_WEIGHT = 0.05
 _GROUPS_REMEMBERED = 16
 # What is known of each set: rows drawn, groups with a pass rate, their moving means, and the credit.
-_STATE = ("drawn", "groups", "rates", "learnability", "credit")
+_STATE = ("drawn", "groups", "pass_rates", "learnability", "credit")
 
 
 @dataclass
@@ -81,11 +81,13 @@ class SetShareOrder:
             new = observed[rows][~np.isnan(observed[rows])]
             if len(new):
                 known = min(state["groups"][number], _GROUPS_REMEMBERED)
-                for name, values in (("rates", new), ("learnability", new * (1 - new))):
+                for name, values in (("pass_rates", new), ("learnability", new * (1 - new))):
                     state[name][number] = (known * state[name][number] + values.sum()) / (known + len(new))
                 state["groups"][number] += len(new)
         metrics: dict[str, float | None] = {}
-        for name, share, rate, num in zip(self.weights, self._shares(), state["rates"], state["groups"], strict=True):
+        for name, share, rate, num in zip(
+            self.weights, self._shares(), state["pass_rates"], state["groups"], strict=True
+        ):
             metrics[f"sampling/sets/{name}/share"] = float(share)
             metrics[f"sampling/sets/{name}/pass_rate"] = float(rate) if num else None
         return metrics
