@@ -5,9 +5,9 @@ import hashlib
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.configured.arguments import Count, Names, Text
@@ -17,7 +17,7 @@ from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.judges.faults import JudgeFault
-from agent_tunix.rewards.judges.row_rubrics import describe_criteria, read_row_rubric
+from agent_tunix.rewards.judges.row_rubrics import RowRubricSettings, describe_criteria, read_row_rubric
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.judges.verdicts import Form
 from agent_tunix.rewards.sample import Outcome, Sample, Score
@@ -46,29 +46,13 @@ class _Comparison:
         return sum(self.points) / len(self.points)
 
 
-class PairwiseSettings(EndpointSettings):
+class PairwiseSettings(RowRubricSettings):
     """Arguments of `pairwise_judge`."""
 
     rubric: Text | None = None
-    rubric_column: Text | None = None
     orders: Literal["both", "random"] = "both"
     opponents: Count | None = None
     columns: Names = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _check_rubric(self) -> Self:
-        if (self.rubric is None) is (self.rubric_column is None):
-            raise ValueError(
-                "it requires either `rubric` or `rubric_column`, the column that holds the rubric of each row"
-            )
-        return self
-
-    def measure_of(self, sample: Sample) -> str:
-        """Return what decides in a group; raise BadReferenceError if its row has no rubric that can be read."""
-        if self.rubric is not None:
-            return self.rubric
-        assert self.rubric_column is not None
-        return describe_criteria(read_row_rubric(sample, self.rubric_column))
 
 
 class PairwiseJudge(Judge[PairwiseSettings]):
@@ -120,7 +104,8 @@ class PairwiseJudge(Judge[PairwiseSettings]):
             return [Score.failed(Outcome.ERROR, describe_fault(error))] * len(members)
 
     async def _rank_group(self, asker: "Asker", members: list[Sample]) -> list[Score]:
-        shared, measure = self._shared_sections(members[0]), self._required_arguments().measure_of(members[0])
+        shared, arguments = self._shared_sections(members[0]), self._required_arguments()
+        measure = arguments.rubric or describe_criteria(read_row_rubric(members[0], arguments.rubric_column))
         texts = [member.response for member in members]
         order = sorted(range(len(texts)), key=lambda member: (self._draw(texts[member]), member))
         pairs = choose_pairs(order, self._required_arguments().opponents)
