@@ -9,7 +9,7 @@ import re
 import string
 from collections.abc import Iterator
 
-from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems, pass_rate_key
 from agent_tunix.config.engines import engine_problems
 from agent_tunix.config.episodes import (
     credit_problems,
@@ -52,7 +52,7 @@ def check(config: Config) -> None:
 def _problems(config: Config) -> Iterator[str]:
     yield from value_problems(config)
     yield from _model_problems(config)
-    yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
+    yield from _algorithm_problems(config.grpo, config.model.lora_rank, pass_rate_key(config.data) is not None)
     yield from _ahead_problems(config)
     yield from _replay_problems(config)
     yield from _batch_problems(config)
@@ -60,6 +60,11 @@ def _problems(config: Config) -> Iterator[str]:
     yield from environment_problems(config)
     yield from engine_problems(config)
     yield from credit_problems(config)
+    if has_agent(config) and (config.grpo.teacher_prompt is not None or config.grpo.teacher == "self"):
+        yield (
+            "grpo.teacher=self and grpo.teacher_prompt require a run that writes its prompts itself, but an agent "
+            "sends its own; use an environment or tools, or a model as grpo.teacher without a teacher_prompt"
+        )
     if config.grpo.observation_nll and not has_environment(config):
         yield (
             "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
@@ -111,10 +116,15 @@ def _data_problems(config: Config) -> Iterator[str]:
             "data.streaming=true requires training.num_batches, because the number of rows is not known; set "
             "training.num_batches"
         )
-    if data.sampling == "pass_rate" and data.streaming:
+    if data.streaming and (key := pass_rate_key(data)):
         yield (
-            "data.sampling=pass_rate requires all rows in memory, to draw them again, but data.streaming=true; set "
-            "data.streaming=false, or data.sampling=uniform"
+            f"{key}=pass_rate requires all rows in memory, to draw them again, but data.streaming=true; set "
+            f"data.streaming=false, or remove {key}"
+        )
+    if data.set_shares == "pass_rate" and len(data.mixture) < 2:
+        yield (
+            "data.set_shares=pass_rate requires several sets, but data.mixture has "
+            f"{len(data.mixture)}; name the sets in data.mixture, or set data.set_shares=fixed"
         )
     problems = list(mixture_problems(config))
     yield from problems
@@ -194,6 +204,11 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
                 f"grpo.teacher_top_k={grpo.teacher_top_k} requires grpo.teacher, but it is null; set grpo.teacher, or "
                 "remove the key"
             )
+        if grpo.teacher_prompt is not None:
+            yield (
+                "grpo.teacher_prompt requires grpo.teacher, but it is null; set grpo.teacher=self or a model, or "
+                "remove the key"
+            )
     for name in _UNREAD_CLIPS.get(grpo.loss, ()):
         if getattr(grpo, name) is not None:
             yield f"grpo.{name} must be null with grpo.loss={grpo.loss}, which does not use it; remove it"
@@ -225,8 +240,9 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
         )
     if grpo.filter_by is not None and not (grpo.dynamic_sampling_rounds or grpo.replay_groups or by_pass_rate):
         yield (
-            f"grpo.filter_by={grpo.filter_by} requires grpo.dynamic_sampling_rounds or grpo.replay_groups above 0, or "
-            "data.sampling=pass_rate, because nothing else reads it; set one of them, or grpo.filter_by=null"
+            f"grpo.filter_by={grpo.filter_by} requires grpo.dynamic_sampling_rounds or grpo.replay_groups above 0, "
+            "data.sampling=pass_rate or data.set_shares=pass_rate, because nothing else reads it; set one of them, or "
+            "grpo.filter_by=null"
         )
     if grpo.reference_sync_steps > 0:
         if grpo.beta == 0.0:
@@ -251,10 +267,10 @@ def _ahead_problems(config: Config) -> Iterator[str]:
             "because whether a step needs another round is known only after it was scored, when the engine has later "
             f"weights, but it is {lag}; set one of them to 0"
         )
-    if lag and config.data.sampling == "pass_rate":
+    if lag and (key := pass_rate_key(config.data)):
         yield (
-            "engine.max_staleness must be 0 with data.sampling=pass_rate, because the prompts of a step depend on the "
-            f"results of all steps before it, but it is {lag}; set it to 0, or data.sampling=uniform"
+            f"engine.max_staleness must be 0 with {key}=pass_rate, because the prompts of a step depend on the "
+            f"results of all steps before it, but it is {lag}; set it to 0, or remove {key}"
         )
 
 

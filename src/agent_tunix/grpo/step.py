@@ -5,6 +5,7 @@
     score them                                                         (the reward mixture)
     with dynamic sampling, replace dead groups by further prompts      (`dynamic_sampling.py`)
     put kept hard groups in the places of groups that are still dead   (`replay_buffer.py`)
+    dispatch the pass of a teacher that is shown feedback              (`teacher_prompts.py`)
     take the advantage within each group                               (`rewards/advantages.py`, `rewards/turns.py`)
     μ times, for each micro-batch: gradient of the loss, update        (`loss.py`, `losses/`, `updater.py`)
     now and then, move the reference policy                            (`reference.py`)
@@ -19,7 +20,8 @@ completions that were sampled ahead (`ahead.py`), and with `grpo.replay_groups` 
 
 The host waits for the device twice a step: for the completions and for the last update. The reference pass needs no
 reward, so it is dispatched before scoring, and the device works while rewards are computed. With dynamic sampling or
-replay it follows scoring, which decides what trains.
+replay it follows scoring, which decides what trains. So does the pass of a teacher with a prompt of its own, which
+scores may be part of.
 
 `losses/`, `dynamic_sampling.py` and `rewards/advantages.py` state departures from the papers. `grpo.mask_truncated`
 (DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss. Their rewards stay in
@@ -33,6 +35,7 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
+from agent_tunix.config.data_sets import pass_rate_key
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import RewardFailureRateError
@@ -47,10 +50,17 @@ from agent_tunix.grpo.dynamic_sampling import (
     pass_rates,
 )
 from agent_tunix.grpo.losses.objective import trains_without_advantages
-from agent_tunix.grpo.micro_batches import MicroBatch, make_loss_inputs, place_micro_batches, step_settings
+from agent_tunix.grpo.micro_batches import (
+    MicroBatch,
+    judge_shown,
+    make_loss_inputs,
+    place_micro_batches,
+    step_settings,
+)
 from agent_tunix.grpo.reference import ReferencePolicy
 from agent_tunix.grpo.replay_buffer import KeptGroup, ReplayBuffer
 from agent_tunix.grpo.teacher import Teacher
+from agent_tunix.grpo.teacher_prompts import TeacherPrompts
 from agent_tunix.grpo.training_rows import training_rows
 from agent_tunix.grpo.turn_advantages import has_advantage, row_advantages
 from agent_tunix.grpo.update_metrics import describe_updates
@@ -85,7 +95,7 @@ class StepResult:
         updates_skipped: Updates that did not happen because no completion has an advantage.
         seconds: Wall time of rollout, reward and update.
         sampled: With dynamic sampling or replay, everything that was sampled.
-        pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by training row.
+        pass_rates: If the rows of later steps depend on it, the share of completions that passed, by training row.
         num_waiting: With sampling ahead, the later steps that were sampled already when this one began.
         num_kept: With replay, the groups kept after the step. Replayed samples have the `step` that sampled them.
         turn_advantages: [N, K] float32 with credit by turn, NaN after the last turn of each completion; else None.
@@ -123,6 +133,7 @@ class GrpoTrainer:
         teacher: The teacher of on-policy distillation.
         ahead: Completions that are sampled ahead; None if each step samples its own.
         buffer: Groups that may train again; None without replay.
+        teacher_prompts: Writer of the teacher's prompts; None if the teacher sees those of the policy.
     """
 
     def __init__(
@@ -138,6 +149,7 @@ class GrpoTrainer:
         teacher: Teacher | None = None,
         ahead: SamplingAhead | None = None,
         buffer: ReplayBuffer | None = None,
+        teacher_prompts: TeacherPrompts | None = None,
     ) -> None:
         self.config = config
         self.sampler = sampler
@@ -147,6 +159,7 @@ class GrpoTrainer:
         self._teacher = teacher
         self._ahead = ahead
         self._buffer = buffer
+        self._teacher_prompts = teacher_prompts
         self._mixture = mixture
         self._score = score or mixture.score
         self._max_steps = max_steps
@@ -188,9 +201,11 @@ class GrpoTrainer:
         timer.lap("reward")
         with phase("update"):
             micro_batches = micro_batches or self.place(trained.completions)
+            micro_batches, of_teacher = self.teach(trained, micro_batches)
             policy, finite, applied = self.update(
                 trained.completions, advantages if of_turns is None else of_turns, micro_batches
             )
+            policy |= of_teacher
             if applied and self.reference and grpo.reference_sync_steps and step % grpo.reference_sync_steps == 0:
                 self.reference.sync(self.updater.policy, grpo.reference_sync_mix)
             if self._buffer and (finite or applied):  # otherwise the step is taken again
@@ -210,7 +225,7 @@ class GrpoTrainer:
             sampled=count_sampled(rounds, grpo.num_generations) if chooses else None,
             pass_rates=(
                 pass_rates(rounds, grpo.num_generations, self.config.data.pass_at)
-                if self.config.data.sampling == "pass_rate"
+                if pass_rate_key(self.config.data)
                 else None
             ),
             num_waiting=self._ahead.num_waiting if self._ahead else None,
@@ -261,8 +276,18 @@ class GrpoTrainer:
                 self.config,
                 self.sampler.mesh,
                 self.reference.logps if self.reference else None,
-                self._teacher.judge if self._teacher else None,
+                self._teacher.judge if self._teacher and not self._teacher_prompts else None,
             )
+
+    def teach(
+        self, trained: Scored, micro_batches: list[MicroBatch]
+    ) -> tuple[list[MicroBatch], dict[str, float | None]]:
+        """Dispatch the pass of a teacher with prompts of its own; return its `policy/` metrics too, {} without one."""
+        if self._teacher is None or self._teacher_prompts is None:
+            return micro_batches, {}
+        shown = self._teacher_prompts.write(trained.samples, trained.scores, trained.totals, trained.completions)
+        judged = judge_shown(micro_batches, trained.completions, shown, self.sampler.mesh, self._teacher.judge)
+        return judged, {"taught_share": float(shown.taught.mean()), "teacher_prompts_cut": shown.num_cut}
 
     def update(
         self, completions: Completions, advantages: np.ndarray, micro_batches: Sequence[MicroBatch]
@@ -282,8 +307,11 @@ class GrpoTrainer:
         tokens = rows.mask.sum(axis=1)
         skipped = (
             self.config.grpo.skip_dead_steps
-            and not has_advantage(row_advantages(advantages, rows, completions), rows)
-            and not trains_without_advantages(step_settings(rows, self.config), self._teacher is not None)
+            and (
+                self.config.grpo.loss == "none"
+                or not has_advantage(row_advantages(advantages, rows, completions), rows)
+            )
+            and not trains_without_advantages(step_settings(rows, self.config), self._teaches(micro_batches, tokens))
         )
         records = self.updater.measure(inputs) if skipped else self.updater.apply(inputs, num_passes)
         policy = describe_updates(
@@ -298,6 +326,12 @@ class GrpoTrainer:
                 policy |= {name: None for name in policy if name.startswith(("grad_norm", "update_"))}
             return policy, finite, 0
         return policy, finite, (len(records) - (not finite)) // self.updater.accumulation
+
+    def _teaches(self, micro_batches: Sequence[MicroBatch], tokens: np.ndarray) -> bool:
+        """Return True if the teacher judges a token; `tokens` are the numbers of tokens of rows that take part."""
+        if self._teacher is None:
+            return False
+        return any(part.taught is None or bool(tokens[part.rows][part.taught].any()) for part in micro_batches)
 
 
 def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> None:
