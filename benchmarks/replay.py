@@ -3,10 +3,10 @@
     python benchmarks/replay.py [--steps 30] [--seeds 3] [KEY=VALUE ...]
 
 Runs of the embedded model on the built-in word problems, with two completions of each prompt, a low temperature and a
-low learning rate, so that many groups are dead. Without and with replay they sample the same number of completions. For each seed the
-script prints the accuracy on held-out problems before and after, the mean over the evaluations, the share of sampled
-groups that are dead and the share of trained groups that are replayed; at the end the mean gains and their standard
-errors. Further overrides apply to all runs; with `grpo.num_iterations=2`, all completions train twice in any case.
+low learning rate, so that many groups are dead. Without and with replay they sample the same number of completions.
+For each seed the script prints the accuracy on held-out problems before and after, the mean over the evaluations, the
+share of sampled groups that are dead and the share of trained groups that are replayed; at the end the mean gains and
+their standard errors. Further overrides apply to all runs; with `grpo.num_iterations=2`, all completions train twice.
 """
 
 import argparse
