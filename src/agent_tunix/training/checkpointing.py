@@ -16,7 +16,7 @@ from flax import nnx
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError
-from agent_tunix.rewards import Fingerprint, Mixture
+from agent_tunix.rewards import Fingerprint
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.reporter import RunReporter
 from agent_tunix.runs.weights.base_model import METADATA_KEY
@@ -70,7 +70,6 @@ class RunCheckpoints:
         opened: The run.
         components: The parts of the run. Restoring changes their weights and states.
         config: Configuration of the run.
-        mixture: The reward, whose state the checkpoints hold.
         reward: Fingerprint of the reward.
         budget: The run's time budget.
 
@@ -84,7 +83,6 @@ class RunCheckpoints:
         opened: OpenedRun,
         components: TrainingComponents,
         config: Config,
-        mixture: Mixture,
         reward: Fingerprint,
         budget: TimeBudget,
     ) -> None:
@@ -95,7 +93,6 @@ class RunCheckpoints:
         self._processes = opened.processes
         self._components = components
         self._config = config
-        self._mixture = mixture
         self._budget = budget
         self._max_steps = components.batches.num_steps
         self._record = read_record(opened.continued or opened.paths)
@@ -181,7 +178,7 @@ class RunCheckpoints:
             return
         with phase("checkpoint"), spend("checkpoints"):
             data = self._components.batches.fingerprint(step)
-            metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
+            metadata = {**self._metadata, "data": data}
             if self._components.by_pass_rate:
                 metadata["pass_rates"] = self._components.by_pass_rate.state_dict()
             if has_extra:
@@ -246,7 +243,6 @@ class RunCheckpoints:
             check_resumable(restored, self._metadata, config, components, self._method, root)
             if self._method == GRPO:
                 check_reward(restored.metadata, self._metadata, config)
-            self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
             if components.by_pass_rate:
                 components.by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
             if components.ahead:
