@@ -630,7 +630,8 @@ class EngineConfig:
     mismatch_limit: Positive = key(
         10.0,
         "Stop the run where policy/sampler_mismatch_kl exceeds this many times its first value, at least 1e-4: "
-        "the engine does not sample from the policy. Without effect with engine.max_staleness.",
+        "the engine does not sample from the policy. Without effect with engine.max_staleness and in steps that replay "
+        "groups.",
     )
     num_processes: Natural = key(0, "With agent_tunix: sampling processes to start on this machine, in place of urls.")
     devices_per_process: Natural | None = key(
