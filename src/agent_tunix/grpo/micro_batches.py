@@ -185,7 +185,7 @@ def make_loss_inputs(
     observation_weights = rows.observation_weights
     settings = place_numbers(mesh, step_settings(rows, config))
     of_rows = row_advantages(advantages, rows, completions)
-    several_passes = grpo.num_iterations > 1
+    is_off_policy = grpo.num_iterations > 1 or grpo.replay_groups > 0
 
     def make(part: MicroBatch) -> LossInputs:
         own, T = part.rows, part.tokens.shape[1]
@@ -207,8 +207,8 @@ def make_loss_inputs(
             settings=settings,
             reference_logps=part.reference_logps,
             teacher=part.teacher,
-            # Only the first pass trains the policy that sampled.
-            old_logps=placed["sampled_logps"] if several_passes else None,
+            # Only the first pass trains the policy that sampled, and only rows that are not replayed.
+            old_logps=placed["sampled_logps"] if is_off_policy else None,
             num_parts=part.num_parts,
             **placed,
         )

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from agent_tunix.service.replays import Replays
+from agent_tunix.service.limits import TokenBuckets
 from agent_tunix.service.runs import RunIndex
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.threads import StoreCalls, WorkThreads
 from agent_tunix.service.tries import Tries
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
-from agent_tunix.web.limits import FailedLogins, TokenBuckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,7 @@ class Service:
     store: Store
     calls: StoreCalls
     buckets: TokenBuckets  # rate limits of keys
-    failed_logins: FailedLogins  # limits on invalid keys, by address
     tries: Tries
-    reviews: WorkThreads
-    replays: Replays
     runs: RunIndex
     run_reads: WorkThreads
 
@@ -33,20 +29,13 @@ class Service:
     def of(cls, settings: ServiceSettings, store: Store) -> "Service":
         """Return a service with the given settings."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
-        failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
-        replays = Replays(settings.replays, settings.allow_unsandboxed)
         return cls(
             settings,
             store,
             StoreCalls(store),
             buckets,
-            failed_logins,
             tries,
-            # Apart from uploads: checking a hostile source takes ten seconds, and users without write access must not
-            # delay uploads.
-            WorkThreads("reviews", 2, 18, "sources are being inspected"),
-            replays,
             RunIndex(settings.runs),
             WorkThreads("run-reads", 4, 68, "reads of runs are queued"),
         )
@@ -54,8 +43,6 @@ class Service:
     def close(self) -> None:
         """Wait for work that has started; the store stays open."""
         self.tries.close()
-        self.replays.close()
-        self.reviews.close()
         self.run_reads.close()
         self.calls.close()
 

@@ -20,6 +20,7 @@ from agent_tunix.data import BatchOrder, Example, PromptEncoder, load_evaluation
 from agent_tunix.data.pass_rates import PassRateOrder
 from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_prompt_length
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, measure_stream, settle_prompts
+from agent_tunix.data.set_shares import SetShareOrder
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
 from agent_tunix.data.tool_schemas import read_tools
 from agent_tunix.distributed import here
@@ -28,6 +29,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.ahead import SamplingAhead, VersionedSampler, settle_correction
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.replay_buffer import ReplayBuffer
 from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.grpo.teacher import Teacher
 from agent_tunix.grpo.teacher_prompts import TeacherPrompts
@@ -102,11 +104,25 @@ class TrainingComponents:
             return None
         return SamplingAhead(self.config, cast(VersionedSampler, self.batch_sampler), self.batches, here())
 
+    @functools.cached_property
+    def buffer(self) -> ReplayBuffer | None:
+        """The groups that may train again; None without replay."""
+        grpo = self.config.grpo
+        if grpo.replay_groups == 0:
+            return None
+        if here().count > 1:
+            raise ConfigError(
+                f"grpo.replay_groups={grpo.replay_groups} must be 0 in a run of several processes, which are not "
+                "supported yet; set it to 0, or train in one process",
+                code="invalid_replay",
+            )
+        return ReplayBuffer(self.config.seed, grpo.replay_groups, grpo.replay_max_age, grpo.num_generations)
+
     @property
-    def by_pass_rate(self) -> PassRateOrder | None:
+    def by_pass_rate(self) -> PassRateOrder | SetShareOrder | None:
         """The order of the rows if it depends on pass rates, and so belongs in a checkpoint, else None."""
         order = self.batches.order if isinstance(self.batches, LoadedBatches) else None
-        return order if isinstance(order, PassRateOrder) else None
+        return order if isinstance(order, PassRateOrder | SetShareOrder) else None
 
     @property
     def moving_reference(self) -> ReferencePolicy | None:
@@ -175,7 +191,7 @@ def build_components(
     else:
         with spend("engines"):
             prompt = list(batches.batch(1).token_ids[0])
-            engines.connect(policy, tokenizer, directory, prompt, lambda: updater.num_updates)
+            engines.connect(policy, directory, prompt, lambda: updater.num_updates)
         make = functools.partial(make_engine_sampler, config, sampler, environments, tokenizer)
         episodes = engines.sampler(make)
     return TrainingComponents(
@@ -305,6 +321,7 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorin
         components.episodes,
         components.teacher,
         components.ahead,
+        components.buffer,
         components.teacher_prompts,
     )
 
