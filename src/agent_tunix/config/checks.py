@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.engines import engine_problems
 from agent_tunix.config.episodes import credit_problems, environment_problems, episode_tokens, has_environment
+from agent_tunix.config.harnesses import evaluates, harness_problems
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
@@ -59,6 +60,7 @@ def _problems(config: Config) -> Iterator[str]:
             "none; set environment.name or environment.tools, or grpo.observation_nll=0"
         )
     yield from _data_problems(config)
+    yield from harness_problems(config.evaluation)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)
     yield from optimizer_problems(config.optimizer, config.scheduler)
@@ -127,7 +129,7 @@ def _stopping_problems(config: Config) -> Iterator[str]:
             yield (
                 "stopping.patience requires stopping.metric, but it is null; for example stopping.metric=eval/accuracy"
             )
-    elif config.evaluation.num_samples == 0 and stopping.metric.startswith("eval/"):
+    elif not evaluates(config.evaluation) and stopping.metric.startswith("eval/"):
         yield f"stopping.metric={stopping.metric} requires evaluations, but evaluation.num_samples is 0; set it above 0"
     elif config.training.eval_every_n_steps == 0:
         yield (
