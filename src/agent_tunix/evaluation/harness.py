@@ -46,6 +46,9 @@ class HarnessEvaluator:
         model: Directory of the model, which has its tokenizer.
         is_stopping: Function that returns True once the run is to stop; tasks then end without figures.
         trains: True if the run trains, so that less memory is left.
+
+    Raises:
+        ConfigError: There is no memory for a request of the longest kind.
     """
 
     def __init__(
@@ -61,9 +64,11 @@ class HarnessEvaluator:
         self._sampler = sampler
         self._model = model
         self._is_stopping = is_stopping
-        self._trains = trains
         self._tasks = harness_tasks(config.evaluation)
         self._names: set[str] = set()
+        self._context = min(read_context_length(model) or USUAL_CONTEXT, USUAL_CONTEXT)
+        num_places = fitting_places(config, model, sampler.mesh, self._context, trains=trains)
+        self._num_places = min(num_places, _MOST_PLACES)
 
     def remember(self, names: Iterable[str | None]) -> None:
         """Remember the metrics that are null where a task fails; names of other metrics are ignored."""
@@ -89,19 +94,21 @@ class HarnessEvaluator:
                 figures = read_figures(task, status, directory)
             except FailedTask as failure:
                 text = f"evaluation.harness={task.harness}:{task.task} must end with figures, but {failure}"
-                if required and not self._is_stopping():
+                if self._is_stopping():
+                    _LOGGER.warning("%s:%s was ended, because the run is to stop", task.harness, task.task)
+                elif required:
                     raise ConfigError(text, code="harness_failed") from None
-                _LOGGER.warning("%s\nIts metrics are null, and the run goes on.", text)
+                else:
+                    _LOGGER.warning("%s\nIts metrics are null, and the run goes on.", text)
             else:
                 metrics |= {f"eval/{task.harness}/{name}": value for name, value in figures.items()}
-        self.remember([*metrics, self._config.stopping.metric])
+        # A run that stops before its first figures may know the name of one all the same.
+        self.remember([*metrics, self._config.stopping.metric if self._is_stopping() else None])
         return dict.fromkeys(sorted(self._names)) | metrics
 
     def _run(self, place: Path) -> dict[HarnessTask, tuple[Path, int]]:
         """Run all tasks, and return their directories and the status with which each ended."""
-        context = min(read_context_length(self._model) or USUAL_CONTEXT, USUAL_CONTEXT)
-        num_places = fitting_places(self._config, self._model, self._sampler.mesh, context, trains=self._trains)
-        num_places = min(num_places, _MOST_PLACES)
+        context, num_places = self._context, self._num_places
         source = _SeededSource(self._sampler, num_places, context, self._config.seed)
         limit = self._config.evaluation.harness_limit
         running_tasks = {}

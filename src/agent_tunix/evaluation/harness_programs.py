@@ -125,7 +125,7 @@ def read_figures(task: HarnessTask, status: int, directory: Path) -> dict[str, f
 
 
 def _lm_eval_figures(directory: Path) -> dict[str, Any]:
-    figures = {}
+    figures: dict[str, Any] = {}
     for path in directory.rglob("results_*.json"):
         for task, values in json.loads(path.read_text())["results"].items():
             for key, value in values.items():
@@ -136,7 +136,7 @@ def _lm_eval_figures(directory: Path) -> dict[str, Any]:
 
 
 def _inspect_figures(directory: Path) -> dict[str, Any]:
-    figures = {}
+    figures: dict[str, Any] = {}
     for path in directory.glob("*.json"):
         log: Mapping[str, Any] = json.loads(path.read_text())
         if log["status"] != "success":
