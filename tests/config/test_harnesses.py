@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from tests.raising import raises
 
-from agent_tunix.config.checks import check
 from agent_tunix.config.harnesses import HarnessTask, harness_tasks
-from agent_tunix.config.schema import Config, EvaluationConfig
+from agent_tunix.config.schema import EvaluationConfig
 from agent_tunix.errors import ConfigError
 
 
@@ -34,9 +33,8 @@ def test_a_task_is_a_program_its_task_and_options(given: object, tasks: list[Har
     "given", ["gsm8k", "helm:gsm8k", "lm_eval:", "lm_eval:gsm8k 'open", "", 3, [None], ["lm_eval:a", "lm_eval:a --x"]]
 )
 def test_other_texts_and_equal_tasks_are_refused(given: object) -> None:
-    config = Config(evaluation=EvaluationConfig(harness=given))
     with pytest.raises(ConfigError, match=r"evaluation\.harness must"):
-        check(config)
+        harness_tasks(EvaluationConfig(harness=given))
 
 
 def test_a_program_that_is_not_installed_is_named_with_its_package(

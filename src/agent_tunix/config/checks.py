@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
 from agent_tunix.config.engines import engine_problems
 from agent_tunix.config.episodes import credit_problems, environment_problems, episode_tokens, has_environment
-from agent_tunix.config.harnesses import evaluates, harness_problems
+from agent_tunix.config.harnesses import evaluates
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
@@ -60,7 +60,6 @@ def _problems(config: Config) -> Iterator[str]:
             "none; set environment.name or environment.tools, or grpo.observation_nll=0"
         )
     yield from _data_problems(config)
-    yield from harness_problems(config.evaluation)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)
     yield from optimizer_problems(config.optimizer, config.scheduler)

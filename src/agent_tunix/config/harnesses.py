@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,21 +38,14 @@ class HarnessTask:
 
 
 def harness_tasks(evaluation: EvaluationConfig) -> list[HarnessTask]:
-    """Return the tasks that `evaluation.harness` names; raise ConfigError if it is not valid."""
+    """Return the tasks that `evaluation.harness` names; raise ConfigError for other texts, or a task named twice."""
     given = evaluation.harness
     items = [] if given is None else given if isinstance(given, list | tuple) else [given]
-    return [_read_task(item) for item in items]
-
-
-def harness_problems(evaluation: EvaluationConfig) -> Iterator[str]:
-    """Yield a line if `evaluation.harness` is not valid."""
-    try:
-        tasks = [(task.harness, task.task) for task in harness_tasks(evaluation)]
-    except ConfigError as error:
-        yield str(error)
-        return
-    if twice := next((task for task in tasks if tasks.count(task) > 1), None):
-        yield f"evaluation.harness must name each task once, whose metrics would have equal names, not {twice[1]} twice"
+    tasks = [_read_task(item) for item in items]
+    names = [f"{task.harness}:{task.task}" for task in tasks]
+    if len(names) != len(set(names)):
+        raise ConfigError(f"evaluation.harness must name each task once, but names {', '.join(names)}")
+    return tasks
 
 
 def evaluates(evaluation: EvaluationConfig) -> bool:

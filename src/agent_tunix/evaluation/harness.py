@@ -18,17 +18,15 @@ from pathlib import Path
 
 from agent_tunix.config.harnesses import HarnessTask, harness_tasks
 from agent_tunix.config.schema import Config
-from agent_tunix.errors import ConfigError, ModelError
+from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.harness_programs import FailedTask, HarnessServer, command_of, read_figures, running
 from agent_tunix.policy.files.config_file import read_context_length
-from agent_tunix.runs.environment_setup import make_episode_encoder
 from agent_tunix.sampling.continuous import ContinuousSampler
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.serving.agent_sampler import CallSeeds
 from agent_tunix.serving.app import create_app
-from agent_tunix.serving.chat import ChatEncoder
-from agent_tunix.serving.policy_server import USUAL_CONTEXT, fitting_places
+from agent_tunix.serving.policy_server import USUAL_CONTEXT, fitting_places, make_chat_encoder
 from agent_tunix.serving.policy_service import PolicyService
 from agent_tunix.serving.running import serving
 from agent_tunix.serving.settings import PolicySettings
@@ -115,7 +113,8 @@ class HarnessEvaluator:
         with contextlib.ExitStack() as stack:
             stack.callback(source.close)
             settings = PolicySettings(port=0, max_context=context, api_keys=(secrets.token_urlsafe(24),))
-            service = PolicyService(source, self._sampler.tokenizer, settings, self._chat_encoder())
+            tokenizer = self._sampler.tokenizer
+            service = PolicyService(source, tokenizer, settings, make_chat_encoder(self._config, tokenizer))
             url = stack.enter_context(serving(create_app(service), settings))
             served = HarnessServer(
                 url,
@@ -124,7 +123,7 @@ class HarnessEvaluator:
                 context,
                 num_places,
                 self._tokenizer_directory(place),
-                self._sampler.tokenizer.chat_template is not None,
+                tokenizer.chat_template is not None,
             )
             for number, task in enumerate(self._tasks, 1):
                 name = f"{number}_{task.harness}_{Path(task.task).name}"
@@ -135,13 +134,6 @@ class HarnessEvaluator:
             processes = [process for _, process in running_tasks.values()]
             source.serve_until(lambda: self._is_stopping() or all(one.poll() is not None for one in processes))
         return {task: (directory, process.returncode) for task, (directory, process) in running_tasks.items()}
-
-    def _chat_encoder(self) -> ChatEncoder | None:
-        config, tokenizer = self._config, self._sampler.tokenizer
-        try:
-            return ChatEncoder(make_episode_encoder(config, tokenizer, config.generation.eos_tokens))
-        except ModelError:  # a base model without a chat template
-            return None
 
     def _tokenizer_directory(self, place: Path) -> Path:
         """Return the model's directory, or one with links to its files if the run has a chat template of its own."""

@@ -4,7 +4,6 @@ import contextlib
 import json
 import math
 import os
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from agent_tunix.execution.workers.keeper import kept
 
 _LOG = "log.txt"
 _SHOWN_LINES = 10
-_GRACE_S = 10.0
 # A first request may wait for programs that are compiled.
 _TIMEOUT_S = 3600
 _CHAT = "local-chat-completions"
@@ -42,35 +40,24 @@ class HarnessServer:
 
 def command_of(task: HarnessTask, served: HarnessServer, directory: Path, limit: int | None) -> list[str]:
     """Return the command line of a task, which writes its results into a directory."""
-    options = (
-        _lm_eval_options(task, served, directory)
-        if task.harness == "lm_eval"
-        else _inspect_options(task, served, directory)
-    )
+    if task.harness == "inspect":
+        options = ["eval", task.task, "--model", f"openai-api/policy/{served.model}", "--display", "plain"]
+        options += ["--max-connections", str(served.num_places), "--log-format", "json", "--log-dir", str(directory)]
+    else:
+        arguments = json.dumps(_model_arguments(served, chats=_CHAT in " ".join(task.options)))
+        options = ["--model", "local-completions", "--model_args", arguments, "--tasks", task.task, "--log_samples"]
+        options += ["--output_path", str(directory), *(["--apply_chat_template"] if served.has_template else [])]
     return [task.find_program(), *options, *([] if limit is None else ["--limit", str(limit)]), *task.options]
 
 
-def _lm_eval_options(task: HarnessTask, served: HarnessServer, directory: Path) -> list[str]:
-    arguments: dict[str, Any] = {
-        "model": served.model,
-        "base_url": f"{served.url}/completions",
-        "num_concurrent": served.num_places,
-        "max_length": served.max_context,
-        "timeout": _TIMEOUT_S,
-    }
-    if _CHAT in task.options:
-        arguments["base_url"] = f"{served.url}/chat/completions"
-    else:  # token ids, which tasks that compare log-probabilities need
-        arguments |= {"tokenizer_backend": "huggingface", "tokenizer": str(served.tokenizer)}
-    options = ["--model", "local-completions", "--model_args", json.dumps(arguments), "--tasks", task.task]
-    options += ["--output_path", str(directory), "--log_samples"]
-    return [*options, "--apply_chat_template"] if served.has_template else options
+def _model_arguments(served: HarnessServer, *, chats: bool) -> dict[str, Any]:
+    """Return the arguments of a model of lm_eval, which sends messages or token ids.
 
-
-def _inspect_options(task: HarnessTask, served: HarnessServer, directory: Path) -> list[str]:
-    options = ["eval", task.task, "--model", f"openai-api/policy/{served.model}", "--display", "plain"]
-    options += ["--max-connections", str(served.num_places)]
-    return [*options, "--log-format", "json", "--log-dir", str(directory)]
+    Tasks that compare log-probabilities need token ids.
+    """
+    arguments = {"model": served.model, "num_concurrent": served.num_places, "max_length": served.max_context}
+    arguments |= {"timeout": _TIMEOUT_S, "base_url": f"{served.url}/{'chat/' if chats else ''}completions"}
+    return arguments if chats else {**arguments, "tokenizer_backend": "huggingface", "tokenizer": str(served.tokenizer)}
 
 
 @contextlib.contextmanager
@@ -96,11 +83,7 @@ def running(command: Sequence[str], served: HarnessServer, directory: Path) -> I
         yield process
     finally:
         process.terminate()
-        try:
-            process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
 
 
 def read_figures(task: HarnessTask, status: int, directory: Path) -> dict[str, float | None]:
@@ -109,19 +92,20 @@ def read_figures(task: HarnessTask, status: int, directory: Path) -> dict[str, f
     Raises:
         FailedTask: It failed, or wrote no figures.
     """
-    log = directory / _LOG
-    lines = "\n".join(log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:])
-    if status != 0:
-        raise FailedTask(f"it ended with status {status}; its log {log} ends with:\n{lines}")
     try:
-        figures = (_lm_eval_figures if task.harness == "lm_eval" else _inspect_figures)(directory)
+        figures = (
+            (_lm_eval_figures if task.harness == "lm_eval" else _inspect_figures)(directory) if status == 0 else {}
+        )
+        reason = f"it ended with status {status}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FailedTask(
-            f"its results in {directory} cannot be read: {error!r}; its log ends with:\n{lines}"
-        ) from error
+        figures, reason = {}, f"its results cannot be read: {error!r}"
     if not figures:
-        raise FailedTask(f"it wrote none into {directory}; its log ends with:\n{lines}")
-    return {name: _number(value) for name, value in figures.items()}
+        lines = (directory / _LOG).read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
+        raise FailedTask("\n".join((f"{reason}; its log {directory / _LOG} ends with:", *lines)))
+    return {
+        name: float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+        for name, value in figures.items()
+    }
 
 
 def _lm_eval_figures(directory: Path) -> dict[str, Any]:
@@ -140,7 +124,7 @@ def _inspect_figures(directory: Path) -> dict[str, Any]:
     for path in directory.glob("*.json"):
         log: Mapping[str, Any] = json.loads(path.read_text())
         if log["status"] != "success":
-            raise FailedTask(f"{path} says {log['status']}: {(log.get('error') or {}).get('message', '')}")
+            raise ValueError(f"{path.name} says {log['status']}: {(log.get('error') or {}).get('message', '')}")
         scores = log["results"]["scores"]
         for score in scores:
             # One task may have several scorers, and several ways to join the scores of a sample's epochs.
@@ -148,8 +132,3 @@ def _inspect_figures(directory: Path) -> dict[str, Any]:
             place = "/".join([log["eval"]["task"], *filter(None, parts)])
             figures |= {f"{place}/{metric}": value["value"] for metric, value in score["metrics"].items()}
     return figures
-
-
-def _number(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_number else None  # type: ignore[arg-type]

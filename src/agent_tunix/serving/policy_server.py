@@ -20,6 +20,8 @@ from agent_tunix.startup import devices
 if TYPE_CHECKING:
     import jax
 
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
+    from agent_tunix.serving.chat import ChatEncoder
     from agent_tunix.serving.policy_service import PolicyService
 
 _LOGGER = logging.getLogger("agent_tunix.serving")
@@ -63,11 +65,9 @@ def open_service(
 
     absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax logs each file that it reads
     from agent_tunix.policy.files.config_file import read_context_length
-    from agent_tunix.runs.environment_setup import make_episode_encoder
     from agent_tunix.runs.weights.trained_policy import load_trained_policy
     from agent_tunix.sampling.continuous import ContinuousSampler
     from agent_tunix.sampling.sampler import Sampler
-    from agent_tunix.serving.chat import ChatEncoder
     from agent_tunix.serving.policy_service import AdapterHost, PolicyService
 
     trained = load_trained_policy(run, step)
@@ -85,12 +85,8 @@ def open_service(
         max_context=max_context,
         max_waiting=max_waiting,
     )
-    try:
-        chat = ChatEncoder(make_episode_encoder(config, trained.tokenizer, config.generation.eos_tokens))
-    except ModelError as error:  # a base model without a chat template
-        _LOGGER.warning("conversations are not served: %s", error)
-        chat = None
     host = sampler if isinstance(sampler, AdapterHost) else None
+    chat = make_chat_encoder(config, trained.tokenizer)
     service = PolicyService(sampler, trained.tokenizer, settings, chat, adapters=host)
     for name, directory in (adapters or {}).items():
         if host is None or name == settings.model:
@@ -108,6 +104,18 @@ def open_service(
         sampler.wake()
         thread.join()
         sampler.close()
+
+
+def make_chat_encoder(config: Config, tokenizer: "Tokenizer") -> "ChatEncoder | None":
+    """Return the encoder of conversations; None, with a warning, for a base model without a chat template."""
+    from agent_tunix.runs.environment_setup import make_episode_encoder
+    from agent_tunix.serving.chat import ChatEncoder
+
+    try:
+        return ChatEncoder(make_episode_encoder(config, tokenizer, config.generation.eos_tokens))
+    except ModelError as error:
+        _LOGGER.warning("conversations are not served: %s", error)
+        return None
 
 
 def fitting_places(
