@@ -26,6 +26,7 @@ from tests.training import stand_in_harness
 from tests.training.support import FINISHED, small_run, train_config, train_run
 
 PREFIX = "eval/lm_eval/"
+FIGURES = ("greedy", "greedy_stderr", "sampled/strict", "limit")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_a_run_logs_what_a_harness_finds_and_trains_as_without_it(tmp_path: Path
         assert found[step]["toy/sampled/strict"] > 0
         assert found[step]["toy/greedy_stderr"] is None
         assert list((tmp_path / "run" / "evaluation" / f"step_{step}" / "1_lm_eval_toy").rglob("results_1.json"))
-    assert found[0]["late/greedy"] == found[0]["toy/greedy"]
+    assert {name: found[0][f"late/{name}"] for name in FIGURES} == {name: found[0][f"toy/{name}"] for name in FIGURES}
     assert found[2]["late/greedy"] is None
     assert found[4]["late/limit"] is None
     assert "no task late" in (tmp_path / "run" / "train.log").read_text()

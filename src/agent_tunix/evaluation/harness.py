@@ -22,7 +22,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.evaluation.harness_programs import FailedTask, HarnessServer, command_of, read_figures, running
 from agent_tunix.policy.files.config_file import read_context_length
 from agent_tunix.sampling.continuous import ContinuousSampler
-from agent_tunix.sampling.requests import TokenReply, TokenRequest
+from agent_tunix.sampling.requests import TokenReply, TokenRequest, TokenSource
 from agent_tunix.sampling.sampler import Sampler
 from agent_tunix.serving.agent_sampler import CallSeeds
 from agent_tunix.serving.app import create_app
@@ -106,30 +106,29 @@ class HarnessEvaluator:
 
     def _run(self, place: Path) -> dict[HarnessTask, tuple[Path, int]]:
         """Run all tasks, and return their directories and the status with which each ended."""
-        context, num_places = self._context, self._num_places
-        source = _SeededSource(self._sampler, num_places, context, self._config.seed)
-        limit = self._config.evaluation.harness_limit
+        tokenizer, directory_of_tokenizer = self._sampler.tokenizer, self._tokenizer_directory(place)
+        source = ContinuousSampler(self._sampler, num_places=self._num_places, max_context=self._context)
+        chat = make_chat_encoder(self._config, tokenizer)
         running_tasks = {}
         with contextlib.ExitStack() as stack:
             stack.callback(source.close)
-            settings = PolicySettings(port=0, max_context=context, api_keys=(secrets.token_urlsafe(24),))
-            tokenizer = self._sampler.tokenizer
-            service = PolicyService(source, tokenizer, settings, make_chat_encoder(self._config, tokenizer))
-            url = stack.enter_context(serving(create_app(service), settings))
-            served = HarnessServer(
-                url,
-                settings.api_keys[0],
-                settings.model,
-                context,
-                num_places,
-                self._tokenizer_directory(place),
-                tokenizer.chat_template is not None,
-            )
             for number, task in enumerate(self._tasks, 1):
                 name = f"{number}_{task.harness}_{Path(task.task).name}"
                 directory = place / re.sub(r"[^\w.-]+", "_", name)
                 directory.mkdir(parents=True)
-                command = command_of(task, served, directory, limit)
+                settings = PolicySettings(port=0, max_context=self._context, api_keys=(secrets.token_urlsafe(24),))
+                # A server of its own, so that the seeds of a task do not depend on the others.
+                service = PolicyService(_SeededSource(source, self._config.seed), tokenizer, settings, chat)
+                served = HarnessServer(
+                    stack.enter_context(serving(create_app(service), settings)),
+                    settings.api_keys[0],
+                    settings.model,
+                    self._context,
+                    self._num_places,
+                    directory_of_tokenizer,
+                    tokenizer.chat_template is not None,
+                )
+                command = command_of(task, served, directory, self._config.evaluation.harness_limit)
                 running_tasks[task] = directory, stack.enter_context(running(command, served, directory))
             processes = [process for _, process in running_tasks.values()]
             source.serve_until(lambda: self._is_stopping() or all(one.poll() is not None for one in processes))
@@ -148,15 +147,15 @@ class HarnessEvaluator:
         return directory
 
 
-class _SeededSource(ContinuousSampler):
-    """A sampler whose requests all have seeds."""
+class _SeededSource:
+    """A source of tokens whose requests all have seeds."""
 
-    def __init__(self, sampler: Sampler, num_places: int, max_context: int, seed: int) -> None:
-        super().__init__(sampler, num_places=num_places, max_context=max_context)
+    def __init__(self, source: TokenSource, seed: int) -> None:
+        self._source = source
         self._seeds = CallSeeds(f"harness {seed}".encode(), 0)
 
     def submit(self, request: TokenRequest, on_part: Callable[[TokenReply], None] | None = None) -> Future[TokenReply]:
         """Begin to continue a prompt; see `TokenSource`."""
         if request.seed is None:
             request = replace(request, seed=self._seeds.of(request.prompt))
-        return super().submit(request, on_part)
+        return self._source.submit(request, on_part)
