@@ -60,7 +60,7 @@ def evaluate_checkpoint(request: EvaluationRequest) -> EvaluationResults:
     """Evaluate a model, and write the results.
 
     The results go into `request.output`, or into `evaluation_step_N_CONFIG.json`. The problems with their completions
-    go into a `.jsonl` file beside it.
+    go into a `.jsonl` file beside it, and what evaluation harnesses write into a directory `…_harness`.
 
     Raises:
         CheckpointError: There is no such checkpoint, or it is damaged.
@@ -98,6 +98,8 @@ def evaluate_checkpoint(request: EvaluationRequest) -> EvaluationResults:
                 reasons["eval/difference/accuracy"] = f"problems with scores of both models: {count}"
             results |= comparison
     path = request.output or request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
+    if config.evaluation.harness:
+        results |= _harness_metrics(config, trained, path.with_name(f"{path.stem}_harness"))
     write_text(path.with_suffix(".jsonl"), "".join(json.dumps(row, default=str) + "\n" for row in rows))
     write_json(path, results)
     return EvaluationResults(results, path, reasons)
@@ -140,6 +142,15 @@ def _results(
             for completion, total in zip(row["completions"], of_problem, strict=True):
                 completion["reward"] = total
     return results, rows
+
+
+def _harness_metrics(config: Config, trained: "TrainedPolicy", place: Path) -> dict[str, float | None]:
+    """Return the metrics of the tasks of `evaluation.harness`, which write into a directory."""
+    from agent_tunix.evaluation.harness import HarnessEvaluator
+    from agent_tunix.sampling.sampler import Sampler
+
+    sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens)
+    return HarnessEvaluator(config, sampler, trained.directory, trains=False).metrics(place, required=True)
 
 
 def _make_directory(directory: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 from flax import nnx
 
+from agent_tunix.config.harnesses import evaluates
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError
 from agent_tunix.rewards import Fingerprint
@@ -268,7 +269,7 @@ class RunCheckpoints:
         cut_after(self._paths.metrics, step)
         if restored.metadata.get(_EXTRA) and step < self._max_steps and not is_due(step, interval):
             remove_metrics(self._paths.metrics, step, ("eval/", EVALUATION_S))
-        tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
+        tell_gaps(self._paths.metrics, step, first=0 if evaluates(self._config.evaluation) else 1)
         return stored_rows(self._paths)
 
     def _take_over(self, restored_step: int, best_step: int | None) -> None:
