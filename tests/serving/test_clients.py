@@ -1,4 +1,4 @@
-"""Clients of this package against a served policy: judges, and `agent-tunix generate URL`."""
+"""Clients of this package against a served policy: judges."""
 
 import json
 import re
@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from agent_tunix.cli import main
 from agent_tunix.rewards import Sample, Score
 from agent_tunix.rewards.judges import load_judge
 from agent_tunix.serving.settings import PolicySettings
@@ -50,21 +48,3 @@ def test_g_eval_asks_a_served_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(lambda prompt: json.dumps({"reason": "as it reads", "score": 7})) as server:
         assert score("geval_judge", server.url, steps=["Read it."]).value == pytest.approx(0.7)
     forget_deepeval()
-
-
-def test_generate_is_a_client_of_a_served_policy(tmp_path: Path) -> None:
-    path = tmp_path / "problems.jsonl"
-    path.write_text('{"question": "2 + 2?"}\n{"question": "3 + 3?"}\n')
-    with running(lambda prompt: "It is 4.") as server:
-        url = server.url.removesuffix("/v1")
-        ran = CliRunner().invoke(
-            main, ["generate", url, "--file", str(path), "--num-generations", "2", "--temperature", "0.5"]
-        )
-        talked = CliRunner().invoke(main, ["generate", url, "--raw", "--max-new-tokens", "4"], input="Once\n")
-        encode = server.source.tokenizer.encode
-    rows = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [row["row"] for row in rows] == [1, 1, 2, 2], ran.output
-    assert {row["completion"] for row in rows} == {"It is 4."}
-    assert rows[0]["tokens"][:-1] == encode("It is 4.", allow_special=False)
-    assert rows[0]["ended"]
-    assert talked.stderr == "(cut after 4 tokens)\n", talked.output

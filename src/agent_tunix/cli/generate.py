@@ -16,16 +16,14 @@ from agent_tunix.errors import AgentTunixError, ConfigError
 from agent_tunix.visible_text import escape_hidden_in_json
 
 if TYPE_CHECKING:
-    from agent_tunix.cli.served_policy import ServedPolicy
     from agent_tunix.data import Example
-    from agent_tunix.training.generation import Completer, Completion, PolicySource
-    from agent_tunix.training.generator_setup import GenerationSettings
+    from agent_tunix.training.generation import Completion, Generator, PolicySource
 
 _INTERRUPTED = 130
 
 
 @click.command()
-@click.argument("source", metavar="RUN|MODEL|URL")
+@click.argument("source", metavar="RUN|MODEL")
 @click.option(
     "--prompt",
     "prompts",
@@ -70,8 +68,6 @@ _INTERRUPTED = 130
 )
 @click.option("--raw", is_flag=True, help="Continue the text without a chat template; for base models.")
 @click.option("--score", is_flag=True, help="Score each completion with the run's own reward.")
-@click.option("--model", metavar="NAME", default=None, help="Model or adapter of a server.  [the first that it lists]")
-@click.option("--api-key-env", metavar="VARIABLE", default=None, help="Environment variable with the key of a server.")
 @trust_option
 def generate(
     source: str,
@@ -90,16 +86,12 @@ def generate(
     prompt_config: str | None,
     raw: bool,
     score: bool,
-    model: str | None,
-    api_key_env: str | None,
     trust: bool,
 ) -> None:
-    """Generate completions with a run's trained policy, with any model on disk, or with a served policy.
+    """Generate completions with a run's trained policy, or with any model on disk.
 
-    The source is the directory of a run, a Hugging Face model directory, or the URL of a server, such as that of
-    `agent-tunix serve-policy`. Prompts of a run, and of its export, are made as in its training (chat template, system
-    message, worked examples). A server gets only the problem, unless --prompt-config adds to it, and renders it with
-    its chat template.
+    The source is the directory of a run, or a Hugging Face model directory. Prompts of a run, and of its export, are
+    made as in its training (chat template, system message, worked examples).
 
     \b
     With --prompt    the completion is printed;
@@ -109,7 +101,7 @@ def generate(
                      prompt, messages or question;
     with neither     a conversation is read from the terminal, line by line; Ctrl-D ends it.
 
-    Exit status: 0; 2 the command, the directory, the file, the reward or the server cannot be used; 130 interrupted.
+    Exit status: 0; 2 the command, the directory, the file or the reward cannot be used; 130 interrupted.
     """
     if len(prompts) > 1:
         raise click.UsageError(f"only one --prompt is allowed, not {len(prompts)}; give several problems with --file")
@@ -127,26 +119,15 @@ def generate(
     talking = prompt is None and file is None
     if talking and (num_generations > 1 or output is not None or score):
         raise click.UsageError("--num-generations, --output and --score require --prompt or --file")
-    is_served = source.startswith(("http://", "https://"))
-    if is_served:
-        _refuse(source, "directories", {"--step": step, "--score": score or None})
-    else:
-        _refuse(source, "servers", {"--model": model, "--api-key-env": api_key_env})
     from agent_tunix.training.generator_setup import GenerationSettings, open_generator
 
     settings = GenerationSettings(
         inference_config, temperature, top_p, top_k, min_p, max_new_tokens, num_generations, seed
     )
-    opened: contextlib.AbstractContextManager[Completer]
     try:
-        if is_served:
-            examples = None if talking else _examples(None, prompt, file)
-            opened = _connect(source, settings, prompt_config, model, api_key_env, raw)
-        else:
-            found = _find(Path(source), step, score, prompt_config, raw)
-            examples = None if talking else _examples(found, prompt, file)
-            opened = open_generator(found, settings, examples if score else None, trust=trust)
-        with opened as generator:
+        found = _find(Path(source), step, score, prompt_config, raw)
+        examples = None if talking else _examples(found, prompt, file)
+        with open_generator(found, settings, examples if score else None, trust=trust) as generator:
             if examples is None:
                 _talk(generator)
             elif output is not None:
@@ -159,29 +140,6 @@ def generate(
                     _show(completion)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-
-
-def _refuse(source: str, place: str, options: dict[str, Any]) -> None:
-    """Raise UsageError if one of the options, which belong to another kind of source, is given."""
-    if given := next((name for name, value in options.items() if value is not None), None):
-        raise click.UsageError(f"{given} is for policies in {place}, but the source is {source}; remove it")
-
-
-def _connect(
-    url: str,
-    settings: "GenerationSettings",
-    prompt_config: str | None,
-    model: str | None,
-    api_key_env: str | None,
-    raw: bool,
-) -> "ServedPolicy":
-    from agent_tunix.cli.served_policy import ServedPolicy
-    from agent_tunix.config.compose import compose_overrides
-    from agent_tunix.config.schema import Config
-
-    config = Config() if prompt_config is None else compose_overrides([f"prompt={prompt_config}"])
-    stop = tuple(config.generation.stop_strings)
-    return ServedPolicy(url, settings, config.prompt, stop, model=model, key_variable=api_key_env, raw=raw)
 
 
 def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: bool) -> "PolicySource":
@@ -199,17 +157,16 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
     return found
 
 
-def _examples(found: "PolicySource | None", prompt: str | None, file: Path | None) -> "list[Example]":
+def _examples(found: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
     """Return the problems, read with the columns of a run, or else with those of the default configuration."""
-    from agent_tunix.config.schema import DataConfig
     from agent_tunix.data import read_problems
     from agent_tunix.training.generation import make_prompt
 
-    data = DataConfig() if found is None else found.run.config.data
+    data = found.run.config.data
     return read_problems(file, data) if file is not None else [make_prompt(prompt or "", 1, data)]
 
 
-def _rows(generator: "Completer", examples: "list[Example]") -> Iterator[str]:
+def _rows(generator: "Generator", examples: "list[Example]") -> Iterator[str]:
     """Yield the completions as JSON lines."""
     for example, group in zip(examples, generator.complete(examples), strict=True):
         for completion in group:
@@ -231,14 +188,13 @@ def _write_file(path: Path, rows: Iterator[str]) -> None:
 def _show(completion: "Completion") -> None:
     echo(completion.sample.shown)
     if completion.sample.episode is None and not completion.sample.ended:
-        num_tokens = completion.sample.num_tokens  # 0 if a server does not tell it
-        echo(f"(cut after {num_tokens} tokens)" if num_tokens else "(cut)", err=True)
+        echo(f"(cut after {completion.sample.num_tokens} tokens)", err=True)
     if (score := completion.score) is not None:
         parts = ", ".join(f"{name} {value}" for name, value in score.components.items())
         echo(f"score {score.value} ({parts}; {score.outcome}) {score.detail}".rstrip(), err=True)
 
 
-def _talk(generator: "Completer") -> None:
+def _talk(generator: "Generator") -> None:
     """Answer each line of input."""
     from agent_tunix.training.generation import Conversation
 

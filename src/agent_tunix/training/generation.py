@@ -5,7 +5,6 @@ Importing this module does not load JAX.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -153,60 +152,8 @@ class Completion:
         return row
 
 
-class Completer(abc.ABC):
-    """A policy that completes prompts: a `Generator`, or one at a server."""
-
-    config: Config
-
-    @abc.abstractmethod
-    def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
-        """Yield the completions of each example, in order.
-
-        Raises:
-            DataError: An example cannot be turned into a prompt.
-            ModelError: The chat template refuses the messages.
-            ServiceError, RequestRefusedError: A server does not answer, or refuses a request.
-        """
-
-    @abc.abstractmethod
-    def complete_messages(
-        self, examples: Sequence[Example], messages: Sequence[list[dict[str, Any]]]
-    ) -> list[list[Completion]]:
-        """Return the completions of a batch of conversations.
-
-        Args:
-            examples: [B] examples, whose columns rewards receive.
-            messages: [B] conversations before the model's turn.
-
-        Returns:
-            [B][G] completions.
-        """
-
-    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
-        """Return the conversation that prompts for an example.
-
-        Args:
-            example: The example.
-            is_first: False for a later turn, without the system message and the worked examples.
-
-        Raises:
-            DataError: The example cannot be turned into a prompt.
-        """
-        prompt = self.config.prompt
-        try:
-            if is_first:
-                return self.first_messages(example)
-            return messages_for(dataclasses.replace(prompt, system=None, few_shot=[]), example)
-        except RowError as error:
-            raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="invalid_row") from error
-
-    def first_messages(self, example: Example) -> list[dict[str, Any]]:
-        """Return the first messages of a conversation, as in training; raise RowError if there are none."""
-        return messages_for(self.config.prompt, example)
-
-
-class Generator(Completer):
-    """A policy that completes prompts, in this process.
+class Generator:
+    """A policy that completes prompts.
 
     Args:
         source: The policy.
@@ -254,20 +201,46 @@ class Generator(Completer):
             mixture.load_state_dict(self._trained.observed)
 
     def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
-        """Yield the completions of each example, in order; see `Completer`."""
+        """Yield the completions of each example, in order.
+
+        Raises:
+            DataError: An example cannot be turned into a prompt.
+            ModelError: The chat template refuses the messages.
+        """
         size = max(_COMPLETIONS_AT_ONCE // self._num_generations, 1)
         for start in range(0, len(examples), size):
             some = examples[start : start + size]
             yield from self.complete_messages(some, [self.messages(example) for example in some])
 
-    def first_messages(self, example: Example) -> list[dict[str, Any]]:
-        """Return the first messages, for a model that may have no system role."""
-        return self._encoder.messages(example)
+    def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
+        """Return the conversation that prompts for an example.
+
+        Args:
+            example: The example.
+            is_first: False for a later turn, without the system message and the worked examples.
+
+        Raises:
+            DataError: The example cannot be turned into a prompt.
+        """
+        try:
+            if is_first:
+                return self._encoder.messages(example)
+            return messages_for(dataclasses.replace(self.config.prompt, system=None, few_shot=[]), example)
+        except RowError as error:
+            raise DataError(f"row {example.index}: {error.reason}: {error.detail}", code="invalid_row") from error
 
     def complete_messages(
         self, examples: Sequence[Example], messages: Sequence[list[dict[str, Any]]]
     ) -> list[list[Completion]]:
-        """Return the completions of a batch of conversations; see `Completer`."""
+        """Return the completions of a batch of conversations.
+
+        Args:
+            examples: [B] examples, whose columns rewards receive.
+            messages: [B] conversations before the model's turn.
+
+        Returns:
+            [B][G] completions.
+        """
         from agent_tunix.data.prompt_batch import PromptBatch
         from agent_tunix.sampling.keys import Use, derive_key
         from agent_tunix.sampling.samples import make_samples
@@ -335,7 +308,7 @@ def resolve_scoring(config: Config, examples: Sequence[Example], run: Path) -> M
 class Conversation:
     """A conversation with the model. Each answer becomes part of the next prompt."""
 
-    def __init__(self, generator: Completer) -> None:
+    def __init__(self, generator: Generator) -> None:
         self._generator = generator
         self._messages: list[dict[str, Any]] = []
 
