@@ -478,7 +478,7 @@ def prove_conformance() -> dict[str, Any]:
         (directory / "runs").mkdir()
         for number in range(5):
             runs.write_run(directory / "runs" / str(number), num_steps=3)
-        settings = service.Settings(requests_per_second=0, failed_keys_per_second=0, runs=(directory / "runs",))
+        settings = service.Settings(requests_per_second=0, runs=(directory / "runs",))
         for name, url in urls.items():
             requests = 0
             with store.open_store(url) as opened, support.running(opened, settings) as server:

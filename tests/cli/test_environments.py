@@ -77,7 +77,6 @@ def test_list_has_built_in_and_registered_ones(directory: Path) -> None:
         "guess_number": "environment",
         "python": "tool",
         "search": "tool",
-        "word_ladder": "environment",
     }
     assert "A door that opens with a word." in run("list", "--module", "mine.py").output
 
@@ -92,7 +91,7 @@ def test_show_prints_the_schema_that_a_model_gets(directory: Path) -> None:
     assert '"description": "The word."' in page
 
 
-@pytest.mark.parametrize("name", ["calculator", "search", "guess_number", "word_ladder"])
+@pytest.mark.parametrize("name", ["calculator", "search", "guess_number"])
 def test_every_built_in_can_be_shown(name: str) -> None:
     assert run("show", name).exit_code == 0
 

@@ -1,8 +1,10 @@
 """Settings that joining refuses before it waits, and errors of a partner that is gone."""
 
 import importlib.util
+import socket
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -39,6 +41,15 @@ def test_mpi_without_mpi4py_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with raises(ConfigError, "missing_package"):
         join(DistributedConfig(mode="mpi"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_process_0_names_a_port_that_is_taken(host: str) -> None:
+    with closing(socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)) as other:
+        port = other.getsockname()[1]
+        taken = DistributedConfig("manual", f"127.0.0.1:{port}", num_processes=2, process_id=0)
+        with raises(ConfigError, "processes_unreachable", str(port)):
+            join(taken)
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,26 @@
 """Engines that do not fit the run are refused before it samples."""
 
-import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import httpx
 import pytest
 
 from agent_tunix.config.schema import Config
 from agent_tunix.distributed import here
-from agent_tunix.engines import session
 from agent_tunix.engines.opening import open_engines
-from agent_tunix.engines.vllm import VllmWire
-from agent_tunix.errors import AgentTunixError, ConfigError, EngineError
+from agent_tunix.errors import AgentTunixError, ConfigError
 from agent_tunix.serving.settings import PolicySettings
 from tests.raising import raises
-from tests.serving.support import open_tokenizer, running
+from tests.serving.support import running
 
 
 @contextlib.contextmanager
-def refused(
-    error: type[AgentTunixError], code: str, directory: Path, *, length: int = 8, tokenizer: Any = None, **settings: Any
-) -> Iterator[Config]:
+def refused(error: type[AgentTunixError], code: str, directory: Path, *, length: int = 8) -> Iterator[Config]:
     """Connect to a served policy with a context of 64 tokens, after the configuration was changed."""
-    tokenizer, policy = tokenizer or open_tokenizer(), SimpleNamespace(config=SimpleNamespace(vocab_size=1 << 20))
-    with running(settings=PolicySettings(port=0, max_context=64, **settings)) as server:
+    policy = SimpleNamespace(config=SimpleNamespace(vocab_size=1 << 20))
+    with running(settings=PolicySettings(port=0, max_context=64)) as server:
         config = Config()
         config.engine.name, config.engine.urls = "agent_tunix", [server.url.removesuffix("/v1")]
         config.generation.max_prompt_length, config.generation.max_generation_steps = 8, length
@@ -35,7 +28,7 @@ def refused(
         with open_engines(config, directory, here()) as engines, raises(error, code):
             assert engines is not None
             engines.start(config, directory)
-            engines.connect(policy, tokenizer, directory, [1], lambda: 0)  # type: ignore[arg-type]
+            engines.connect(policy, directory, [1], lambda: 0)  # type: ignore[arg-type]
 
 
 def test_a_context_that_is_too_short_is_refused(tmp_path: Path) -> None:
@@ -43,27 +36,10 @@ def test_a_context_that_is_too_short_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
-    with refused(EngineError, "engine_differs", tmp_path, tokenizer=SimpleNamespace(encode=lambda text: [1, 2, 3])):
-        pass
-
-
 def test_a_key_that_is_not_set_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEY_OF_ENGINES", raising=False)
     with refused(ConfigError, "missing_variable", tmp_path) as config:
         config.engine.api_key_variable = "KEY_OF_ENGINES"
-
-
-def test_an_engine_that_tokenizes_otherwise_than_its_route_says_is_an_error() -> None:
-    async def ask(answer: httpx.Response) -> list[int] | None:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: answer), base_url="http://a:1") as client:
-            return await session.tokenize(VllmWire(), client)
-
-    assert asyncio.run(ask(httpx.Response(200, json={"tokens": [1, 2]}))) == [1, 2]
-    assert asyncio.run(ask(httpx.Response(404))) is None
-    for answer in (httpx.Response(200, json={"ids": [1]}), httpx.Response(200, text="hello")):
-        with raises(EngineError, "engine_answer", "http://a:1"):
-            asyncio.run(ask(answer))
 
 
 def test_a_run_without_engines_opens_none(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from agent_tunix.environments import CallOutcome, resolve_environment, run_episode
 from agent_tunix.environments.builtin.calculator import calculator
 from agent_tunix.environments.builtin.search import SearchCorpus
-from agent_tunix.environments.builtin.word_ladder import measure_ladders
 from agent_tunix.errors import EnvironmentFailedError, SandboxUnavailableError
 from tests.environments.support import call, script
 
@@ -188,37 +187,6 @@ def test_a_number_drawn_from_a_seed_is_found_by_halving() -> None:
                 break
             low, high = (middle + 1, high) if answer == "higher" else (low, middle - 1)
         assert answer == "right"
-
-
-def test_word_ladder_rewards_the_shortest_ladder() -> None:
-    def value(*words: str) -> float | None:
-        turns = [call("change", word=word) for word in words]
-        row = {"start": "cat", "goal": "dog"}
-        result = run_episode(resolve_environment("word_ladder").open(), script(*turns, "done"), row)
-        return None if result.score is None else result.score.value
-
-    assert value("cot", "dot", "dog") == 1.0
-    assert value("COT ", "cog", "dog", "dig") == 1.0
-    assert value("cxt", "cot", "cog", "dot", "dog") == 0.6
-    assert value("dog") == 0.0
-    assert value() == 0.0
-
-
-@pytest.mark.parametrize("steps", range(1, 7))
-def test_word_ladder_draws_words_of_the_asked_distance(steps: int) -> None:
-    for seed in range(5):
-        episode = resolve_environment("word_ladder", args={"steps": steps}).open()
-        first = episode.reset({}, seed)
-        assert first == resolve_environment("word_ladder", args={"steps": steps}).open().reset({}, seed)
-        start, goal = re.findall(r"'([a-z]+)'", str(first))[:2]
-        assert measure_ladders(start)[goal] == steps
-
-
-@pytest.mark.parametrize(
-    "row", [{"start": "cat", "goal": "cat"}, {"start": "cat", "goal": "zzz"}, {"start": "xyz", "goal": "cat"}]
-)
-def test_a_row_without_a_ladder_is_an_error(row: dict[str, str]) -> None:
-    assert "no ladder leads" in run_episode(resolve_environment("word_ladder").open(), script("done"), row).error
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_schemathesis_finds_no_answer_that_differs_from_the_document(tmp_path: P
     for number in range(2):
         (tmp_path / "runs").mkdir(exist_ok=True)
         write_run(tmp_path / "runs" / str(number), num_steps=3)
-    settings = ServiceSettings(requests_per_second=0, failed_keys_per_second=0, runs=(tmp_path / "runs",))
+    settings = ServiceSettings(requests_per_second=0, runs=(tmp_path / "runs",))
     with serving(tmp_path, settings) as server:
         with server.client() as client:
             for _ in range(2):

@@ -150,7 +150,7 @@ def running(
     tokenizer = open_tokenizer()
     source = ScriptedSource(tokenizer, write, part_size)
     chat = ChatEncoder(EpisodeEncoder(tokenizer, PromptConfig()))
-    settings = settings or PolicySettings(port=0, failed_keys_per_second=0)
+    settings = settings or PolicySettings(port=0)
     service = PolicyService(source, tokenizer, settings, chat, recorder, source)
     try:
         with serving(create_app(service), settings) as url, contextlib.ExitStack() as clients:

@@ -35,7 +35,7 @@ def score(kind: str, url: str, **args: Any) -> Score:
 
 def test_a_judge_asks_a_served_policy_whose_replies_follow_no_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLICY_KEY", "sesame")
-    with running(grade, settings=PolicySettings(port=0, api_keys=("sesame",), failed_keys_per_second=0)) as server:
+    with running(grade, settings=PolicySettings(port=0, api_keys=("sesame",))) as server:
         found = score("judge", server.url, api_key_env="POLICY_KEY")
         assert found.value == 1.0, found.detail
         (request,) = server.source.requests  # the others, with a response_format, were refused before the policy

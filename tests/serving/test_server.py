@@ -18,7 +18,7 @@ from tests.serving.support import running
 
 
 def test_keys_are_required_where_there_are_any() -> None:
-    settings = PolicySettings(port=0, api_keys=("sesame",), failed_keys_per_second=0)
+    settings = PolicySettings(port=0, api_keys=("sesame",))
     with running(settings=settings) as server:
         server.openai("sesame").models.list()
         with pytest.raises(openai.AuthenticationError):
@@ -69,7 +69,7 @@ def test_adapters_come_from_directories_that_are_allowed_and_with_a_key(tmp_path
     allowed = (str(tmp_path / "adapters"),)
 
     def load(directory: object, *keys: str, name: str = "mine", **others: object) -> int:
-        settings = PolicySettings(port=0, api_keys=keys, adapter_directories=allowed, failed_keys_per_second=0)
+        settings = PolicySettings(port=0, api_keys=keys, adapter_directories=allowed)
         with running(settings=settings) as server, server.http("sesame") as client:
             body = {"lora_name": name, "lora_path": str(directory), **others}
             return client.post("/v1/load_lora_adapter", json=body).status_code
@@ -99,7 +99,7 @@ def test_a_loaded_adapter_is_a_model_until_it_is_unloaded(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_schemathesis_finds_no_answer_that_differs_from_the_document(tmp_path: Path) -> None:
-    settings = PolicySettings(port=0, api_keys=("sesame",), failed_keys_per_second=0)
+    settings = PolicySettings(port=0, api_keys=("sesame",))
     with running(settings=settings) as server:
         seen = run_schemathesis(server.url.removesuffix("/v1"), "sesame", tmp_path, max_examples=10)
     assert seen.holds, seen.text

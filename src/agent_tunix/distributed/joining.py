@@ -7,12 +7,12 @@ import hashlib
 import importlib.util
 import logging
 import os
+import socket
 from typing import Any
 
 from agent_tunix.config.schema import DistributedConfig
 from agent_tunix.distributed.group import Processes, leave, settle
 from agent_tunix.distributed.loss import AbortHandler
-from agent_tunix.distributed.meeting import NobodyCameError, meet
 from agent_tunix.distributed.store import ValueStore
 from agent_tunix.errors import ConfigError, LostProcessError
 
@@ -36,7 +36,7 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     if distributed.mode == "none":
         return Processes()
     method = _detection(distributed)
-    _meet_at_port(distributed, identity)
+    _check_port(distributed)
     import jax
 
     logging.getLogger("jax").setLevel(logging.WARNING)  # JAX logs every step of connecting
@@ -76,19 +76,26 @@ def join(distributed: DistributedConfig, identity: str = "") -> Processes:
     return processes
 
 
-def _meet_at_port(distributed: DistributedConfig, identity: str) -> None:
-    """Wait for all processes at the port that the user chose; detected ports belong to a job of the cluster.
+def _check_port(distributed: DistributedConfig) -> None:
+    """Check that process 0 can have the port that the user chose. JAX would crash, or share it with another run.
 
     Raises:
-        ConfigError: Another program or another run has the port, or not all processes came.
+        ConfigError: Another program or another run has the port.
     """
-    address, index, count = distributed.coordinator_address, distributed.process_id, distributed.num_processes
-    if distributed.mode != "manual" or address is None or index is None or count is None:
+    address = distributed.coordinator_address
+    if distributed.mode != "manual" or address is None or distributed.process_id != 0:
         return
+    port = int(address.rpartition(":")[2])
+    is_dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual else socket.AF_INET
     try:
-        meet(address, index, count, distributed.initialization_timeout_s, identity)
-    except NobodyCameError:
-        raise ConfigError(_describe_timeout(distributed), code="joining_failed") from None
+        socket.create_server(("", port), family=family, dualstack_ipv6=is_dual).close()
+    except OSError as error:
+        raise ConfigError(
+            f"distributed.coordinator_address={address} requires a free port {port} on this machine, but it cannot be "
+            f"used ({error.strerror}); another program or another run may have it; set another port in all processes",
+            code="processes_unreachable",
+        ) from error
 
 
 def _detection(distributed: DistributedConfig) -> str | None:

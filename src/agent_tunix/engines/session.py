@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-import httpx
 import jax
 import numpy as np
 
@@ -20,13 +19,11 @@ from agent_tunix.config.episodes import episode_tokens, prompt_tokens
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.engines.devices import SAMPLING_DEVICES
-from agent_tunix.engines.http import reading
 from agent_tunix.engines.processes import SamplingProcesses
 from agent_tunix.engines.source import EngineSource, make_wire
 from agent_tunix.engines.sync import ProcessGroup, WeightSync
-from agent_tunix.engines.wire import EngineFacts, Wire
+from agent_tunix.engines.wire import EngineFacts
 from agent_tunix.errors import ConfigError, EngineError, RequestRefusedError
-from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.network.decoder import Decoder
 from agent_tunix.sampling.requests import TokenReply, TokenRequest, TokenSource
 from agent_tunix.sampling.sampler import BatchSampler, Completions
@@ -35,8 +32,6 @@ from agent_tunix.sampling.token_choice import SamplingParams
 _LOGGER = logging.getLogger("agent_tunix.engines")
 # Seconds in which sampling processes must have loaded the model, at least.
 _START_S = 600.0
-# A text whose tokens tell tokenizers apart.
-_TEXT = "Ångström: 12 345,67 → naïve\n\tif x != 3.14: return ['日本', \"ok\"]"
 
 
 class EngineSession:
@@ -100,14 +95,11 @@ class EngineSession:
             )
         )
 
-    def connect(
-        self, policy: Decoder, tokenizer: Tokenizer, model: Path, prompt: list[int], num_updates: Callable[[], int]
-    ) -> None:
+    def connect(self, policy: Decoder, model: Path, prompt: list[int], num_updates: Callable[[], int]) -> None:
         """Wait for the engines, and check that they serve the policy's model. Call this before weights change.
 
         Args:
             policy: The policy that trains.
-            tokenizer: Its tokenizer.
             model: Directory of the model.
             prompt: Token ids of a prompt of the run.
             num_updates: Returns the number of updates that the policy's weights have had.
@@ -131,7 +123,7 @@ class EngineSession:
                 reason_gone=lambda: None if self._started is None else self._started.reason_gone(),
             )
         )
-        self._processes.from_first(lambda: self._check(self._source.wait_until_ready(), tokenizer))
+        self._processes.from_first(lambda: self._check(self._source.wait_until_ready()))
         self._num_updates = num_updates
         self._sync = WeightSync(
             self._source,
@@ -159,8 +151,8 @@ class EngineSession:
             )
         return os.environ[name]
 
-    def _check(self, facts: dict[str, EngineFacts], tokenizer: Tokenizer) -> None:
-        """Refuse engines whose context is too short, or whose tokenizer is another."""
+    def _check(self, facts: dict[str, EngineFacts]) -> None:
+        """Refuse engines whose context is too short."""
         needed = prompt_tokens(self._config) + episode_tokens(self._config)
         for url, fact in facts.items():
             if fact.max_context is not None and fact.max_context < needed:
@@ -171,15 +163,6 @@ class EngineSession:
                     code="context_exceeded",
                 )
             _LOGGER.info("engine: %s, %s %s, %s", url, fact.kind, fact.version, ", ".join(fact.models))
-        expected = tokenizer.encode(_TEXT)
-        for url, tokens in self._source.each(tokenize).items():
-            # It may put tokens before the text.
-            if tokens is not None and tokens[-len(expected) :] != expected:
-                raise EngineError(
-                    f"{url} must have the policy's tokenizer, but it reads {_TEXT!r} as {tokens}, not as {expected}; "
-                    "start it with the model of model.path",
-                    code="engine_differs",
-                )
 
     # --- sampling --------------------------------------------------------------------------------------------------
 
@@ -319,12 +302,3 @@ class MeasuredSampler:
             raise EngineError(str(error), code=error.code) from error
         self._session.count(completions, time.perf_counter() - started)
         return completions
-
-
-async def tokenize(wire: Wire, client: httpx.AsyncClient) -> list[int] | None:
-    """Return an engine's tokens of a text; None if it has no such route."""
-    answer = await client.post("/tokenize", json={"prompt": _TEXT})
-    if answer.status_code != httpx.codes.OK:
-        return None
-    with reading(client):
-        return list(answer.json()["tokens"])

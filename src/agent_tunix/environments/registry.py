@@ -36,7 +36,6 @@ BUILTIN: dict[str, tuple[RegisteredKind, str]] = {
     "python": ("tool", "python:PythonSandbox"),
     "search": ("tool", "search:SearchCorpus"),
     "guess_number": ("environment", "guess_number:GuessNumber"),
-    "word_ladder": ("environment", "word_ladder:WordLadder"),
     "agent_calculator": ("agent", "agent_calculator:solve"),
 }
 

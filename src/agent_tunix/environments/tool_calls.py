@@ -9,8 +9,8 @@
 | `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call per line |
 
 A turn may have several calls. Text that looks like a call but is not one becomes a `MalformedCall` with the reason. A
-call in a thought (before `</think>`) does not count. A `</think>` in an argument does not end a thought. The closing
-tag of the last call may be missing, because it may be the string at which the turn was stopped.
+call in a thought (before the last `</think>`) does not count. The closing tag of the last call may be missing, because
+it may be the string at which the turn was stopped.
 """
 
 import ast
@@ -18,7 +18,7 @@ import enum
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,6 @@ _DEEPEST = 100
 _MOST_BITS = 14_000
 
 _THOUGHT_ENDS = "</think>"
-_STARTS_TRIED = 8
 _OPEN, _CLOSE, _PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]*)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]*)>")
@@ -57,56 +56,30 @@ class ToolCallFormat(enum.StrEnum):
 
 
 class CallFault(enum.StrEnum):
-    """Kind of a malformed call."""
+    """Kind of a malformed call; the value is what the model is told."""
 
-    EMPTY = "empty"
-    UNCLOSED = "unclosed"
-    UNOPENED = "unopened"
-    NOT_JSON = "not_json"
-    NOT_AN_OBJECT = "not_an_object"
-    NO_NAME = "no_name"
-    NAME_NOT_TEXT = "name_not_text"
-    ARGUMENTS_NOT_AN_OBJECT = "arguments_not_an_object"
-    DUPLICATE_ARGUMENT = "duplicate_argument"
-    NOT_FINITE = "not_finite"
-    NOT_UNICODE = "not_unicode"
-    TOO_DEEP = "too_deep"
-    TRAILING_TEXT = "trailing_text"
-    NO_FUNCTION = "no_function"
-    NO_ARGUMENT_NAME = "no_argument_name"
-    UNCLOSED_PARAMETER = "unclosed_parameter"
-    UNEXPECTED_TEXT = "unexpected_text"
-    NOT_PYTHON = "not_python"
-    NOT_A_CALL = "not_a_call"
-    POSITIONAL_ARGUMENT = "positional_argument"
-    NOT_A_LITERAL = "not_a_literal"
-    TOO_MANY = "too_many"
-
-
-_MESSAGES = {
-    CallFault.EMPTY: "it is empty",
-    CallFault.UNCLOSED: "it ends before it is complete",
-    CallFault.UNOPENED: "a closing tag has no opening tag before it",
-    CallFault.NOT_JSON: "it is not valid JSON",
-    CallFault.NOT_AN_OBJECT: "it must be a JSON object",
-    CallFault.NO_NAME: "the name of the tool is missing",
-    CallFault.NAME_NOT_TEXT: "the name of the tool must be a string",
-    CallFault.ARGUMENTS_NOT_AN_OBJECT: "the arguments must be a JSON object",
-    CallFault.DUPLICATE_ARGUMENT: "an argument is given twice",
-    CallFault.NOT_FINITE: "a number is not finite",
-    CallFault.NOT_UNICODE: "a string is not valid Unicode",
-    CallFault.TOO_DEEP: "it is nested too deeply",
-    CallFault.TRAILING_TEXT: "there is text after the JSON object",
-    CallFault.NO_FUNCTION: "<function=NAME> is missing",
-    CallFault.NO_ARGUMENT_NAME: "a parameter has no name",
-    CallFault.UNCLOSED_PARAMETER: "a parameter has no </parameter>",
-    CallFault.UNEXPECTED_TEXT: "there is text outside of the parameters",
-    CallFault.NOT_PYTHON: "it is not a valid expression",
-    CallFault.NOT_A_CALL: "it is not a call of a tool",
-    CallFault.POSITIONAL_ARGUMENT: "every argument must be named",
-    CallFault.NOT_A_LITERAL: "every argument must be a plain value",
-    CallFault.TOO_MANY: f"a turn may have at most {MOST_CALLS} calls",
-}
+    EMPTY = "it is empty"
+    UNCLOSED = "it ends before it is complete"
+    UNOPENED = "a closing tag has no opening tag before it"
+    NOT_JSON = "it is not valid JSON"
+    NOT_AN_OBJECT = "it must be a JSON object"
+    NO_NAME = "the name of the tool is missing"
+    NAME_NOT_TEXT = "the name of the tool must be a string"
+    ARGUMENTS_NOT_AN_OBJECT = "the arguments must be a JSON object"
+    DUPLICATE_ARGUMENT = "an argument is given twice"
+    NOT_FINITE = "a number is not finite"
+    NOT_UNICODE = "a string is not valid Unicode"
+    TOO_DEEP = "it is nested too deeply"
+    TRAILING_TEXT = "there is text after the JSON object"
+    NO_FUNCTION = "<function=NAME> is missing"
+    NO_ARGUMENT_NAME = "a parameter has no name"
+    UNCLOSED_PARAMETER = "a parameter has no </parameter>"
+    UNEXPECTED_TEXT = "there is text outside of the parameters"
+    NOT_PYTHON = "it is not a valid expression"
+    NOT_A_CALL = "it is not a call of a tool"
+    POSITIONAL_ARGUMENT = "every argument must be named"
+    NOT_A_LITERAL = "every argument must be a plain value"
+    TOO_MANY = f"a turn may have at most {MOST_CALLS} calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +111,7 @@ class MalformedCall:
     @property
     def message(self) -> str:
         """Sentence about what was wrong."""
-        return f"malformed tool call: {_MESSAGES[self.fault]}."
+        return f"malformed tool call: {self.fault}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +136,13 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
         tools: Tools of the episode. `qwen_xml` has no types, so the tools' types decide which values are strings.
     """
     reader = _READERS[ToolCallFormat(call_format)]
-    start = _end_of_thought(text, reader, tools)
-    if start is None:
+    thought, end_of_thought, rest = text.rpartition(_THOUGHT_ENDS)
+    if not end_of_thought and "<think>" in text:
         return ParsedTurn(text, ())
-    rest = text[start:]
     for end in _ENDS_OF_TURN:
         rest = rest.removesuffix(end)
     calls: list[ToolCall | MalformedCall] = []
-    content = [text[:start]]
+    content = [thought + end_of_thought]
     for part in reader(rest, tools):
         if isinstance(part, str):
             content.append(part)
@@ -192,27 +164,6 @@ def text_after_thoughts(text: str) -> str:
 # A part of a turn: text, a call or a malformed call.
 _Part = str | ToolCall | MalformedCall
 _Reader = Callable[[str, Sequence[Tool]], Iterator[_Part]]
-
-
-def _end_of_thought(text: str, reader: _Reader, tools: Sequence[Tool]) -> int | None:
-    """Return the position after the last `</think>` outside the arguments; 0 for no thought, None for an open one."""
-    ends = [match.end() for match in re.finditer(_THOUGHT_ENDS, text)]
-    if not ends:
-        return None if "<think>" in text else 0
-    starts = [0, *ends[:-1]][:_STARTS_TRIED]
-    return next((start for start in starts if _ends_in_argument(reader(text[start:], tools))), ends[-1])
-
-
-def _ends_in_argument(parts: Iterable[_Part]) -> bool:
-    """Return True if the first `</think>` is in an argument of a call."""
-    for part in parts:
-        if isinstance(part, ToolCall):
-            arguments = json.dumps(part.arguments)
-            if _THOUGHT_ENDS in arguments:
-                return _OPEN not in arguments  # an unclosed call of the thought would reach to the next call
-        elif "think>" in (part if isinstance(part, str) else part.text):
-            return False
-    return False
 
 
 class _Fault(Exception):

@@ -53,7 +53,7 @@ def create_app(settings: ServiceSettings, store: Store) -> FastAPI:
     app.openapi = partial(make_document, app, documentation.KEY)  # type: ignore[method-assign]  # FastAPI's own way
     # The middleware added last sees a request first.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
-    app.add_middleware(Gate, store.keys, service.calls, service.buckets, service.failed_logins)
+    app.add_middleware(Gate, store.keys, service.calls, service.buckets)
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
     app.add_middleware(Envelope, pages.answer, problem_of)
     app.add_middleware(PageHeaders)

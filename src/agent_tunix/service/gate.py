@@ -4,10 +4,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_tunix.errors import AccessDeniedError
+from agent_tunix.service.limits import TokenBuckets
 from agent_tunix.service.threads import StoreCalls
 from agent_tunix.store import Key
 from agent_tunix.store.keys import Keys
-from agent_tunix.web.limits import FailedLogins, TokenBuckets
 from agent_tunix.web.problems import Problem
 
 API = "/v1"
@@ -20,14 +20,11 @@ class Gate:
     complete, the key is checked again, because the client may send it slowly.
     """
 
-    def __init__(
-        self, app: ASGIApp, keys: Keys, calls: StoreCalls, buckets: TokenBuckets, failed_logins: FailedLogins
-    ) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, calls: StoreCalls, buckets: TokenBuckets) -> None:
         self._app = app
         self._keys = keys
         self._calls = calls
         self._buckets = buckets
-        self._failed_logins = failed_logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the key of an API request, then call the app."""
@@ -48,7 +45,7 @@ class Gate:
         """Return the key of a request.
 
         Raises:
-            Problem: There is no key, the key made too many requests, or its address sent too many invalid keys.
+            Problem: There is no key, or the key made too many requests.
             AccessDeniedError: The key is invalid, or lacks the scope.
         """
         key = await self._authenticate(scope)
@@ -60,11 +57,7 @@ class Gate:
         given = Headers(scope=scope).get("authorization")
         if given is None:
             raise Problem(401, "missing_key", "an API key is required: send the header `Authorization: Bearer vk_…`")
-        try:
-            return await self._calls.read(self._keys.authenticate, _secret(given))
-        except AccessDeniedError:
-            self._failed_logins.count(scope)
-            raise
+        return await self._calls.read(self._keys.authenticate, _secret(given))
 
 
 def is_api(path: str) -> bool:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from agent_tunix.service.limits import TokenBuckets
 from agent_tunix.service.runs import RunIndex
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.threads import StoreCalls, WorkThreads
 from agent_tunix.service.tries import Tries
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
-from agent_tunix.web.limits import FailedLogins, TokenBuckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,6 @@ class Service:
     store: Store
     calls: StoreCalls
     buckets: TokenBuckets  # rate limits of keys
-    failed_logins: FailedLogins  # limits on invalid keys, by address
     tries: Tries
     runs: RunIndex
     run_reads: WorkThreads
@@ -30,14 +29,12 @@ class Service:
     def of(cls, settings: ServiceSettings, store: Store) -> "Service":
         """Return a service with the given settings."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
-        failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
         return cls(
             settings,
             store,
             StoreCalls(store),
             buckets,
-            failed_logins,
             tries,
             RunIndex(settings.runs),
             WorkThreads("run-reads", 4, 68, "reads of runs are queued"),

@@ -20,7 +20,6 @@ from agent_tunix.serving.routes.completions import create_completion, encode_tex
 from agent_tunix.version import __version__
 from agent_tunix.web import failures
 from agent_tunix.web.documentation import error_responses, make_document
-from agent_tunix.web.limits import FailedLogins
 from agent_tunix.web.middleware import LOOPBACK, Bodies, Envelope, Hosts
 from agent_tunix.web.problems import Json, Problem, answer_problem
 
@@ -33,7 +32,7 @@ _ERRORS = {
     409: "The rollout of the key has ended, or the name is taken",
     413: "The body is too large",
     415: "The body is compressed",
-    429: "Too many requests wait, a limit of the rollout is reached, or too many invalid keys came",
+    429: "Too many requests wait, or a limit of the rollout is reached",
     500: "The server failed; its log has the reason under the request's id",
     503: "The server has too many connections",
 }
@@ -58,10 +57,9 @@ def create_app(service: PolicyService) -> FastAPI:
     failures.add_handlers(app, answer)
     app.openapi = functools.partial(make_document, app, _KEY)  # type: ignore[method-assign]  # FastAPI's own way
     settings = service.settings
-    failed_logins = FailedLogins(settings.failed_keys_per_second, settings.failed_keys_burst)
     # The middleware added last sees a request first.
     app.add_middleware(Bodies, settings.max_body_bytes, settings.body_timeout_s, _is_known)
-    app.add_middleware(KeyGate, settings.api_keys, service.recorder, failed_logins)
+    app.add_middleware(KeyGate, settings.api_keys, service.recorder)
     app.add_middleware(Hosts, (settings.host, *LOOPBACK, *settings.allowed_hosts))
     app.add_middleware(Envelope, answer, problem_of)
     return app

@@ -8,7 +8,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_tunix.errors import AgentTunixError
 from agent_tunix.serving.recorder import RolloutCalls, RolloutRecorder
-from agent_tunix.web.limits import FailedLogins
 from agent_tunix.web.problems import Problem
 
 # Paths for programs that watch a server or describe it.
@@ -26,12 +25,10 @@ class KeyGate:
         app: ASGIApp,
         api_keys: Iterable[str],
         recorder: RolloutRecorder | None,
-        failed_logins: FailedLogins,
     ) -> None:
         self._app = app
         self._digests = frozenset(map(_digest, api_keys))
         self._recorder = recorder
-        self._failed_logins = failed_logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the key, then call the app."""
@@ -56,7 +53,6 @@ class KeyGate:
             return None
         if not secret:
             raise Problem(401, "missing_key", "a key is required: send the header `Authorization: Bearer KEY`")
-        self._failed_logins.count(scope)
         raise Problem(401, "invalid_api_key", "the key is not one of this server; check OPENAI_API_KEY")
 
 

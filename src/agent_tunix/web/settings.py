@@ -19,8 +19,6 @@ class ServerSettings:
     body_timeout_s: float = 30.0  # seconds, after the headers, in which the body must arrive
     keep_alive_s: float = 15.0  # seconds for which an idle connection stays open
     max_connections: int = 1000
-    failed_keys_per_second: float = 0.5  # invalid keys from one address, on average; 0 disables the limit
-    failed_keys_burst: int = 30  # invalid keys that may come at once before the average applies
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

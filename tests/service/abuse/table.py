@@ -28,7 +28,6 @@ HELD_ELSEWHERE: dict[str, list[str]] = {
         "a file of more than 256 KB",
         "invalid JSON, or JSON of another shape",
     ],
-    "tests/service/test_failed_keys.py": ["many invalid keys"],
     "tests/service/test_limits.py": [
         "a body of a gigabyte with its Content-Length",
         "more requests of a key than its limit",
@@ -38,7 +37,6 @@ HELD_ELSEWHERE: dict[str, list[str]] = {
     "tests/service/test_reward_functions.py": ["deleting another key's function", "uploading under another key's name"],
     "tests/service/test_tries.py": ["more rows or completions than a try accepts"],
     "tests/service/inspector/test_login.py": [
-        "a login with many invalid keys",
         "a login with SQL or markup as the key",
         "a login that redirects to another site",
         "a body of two megabytes without a login",

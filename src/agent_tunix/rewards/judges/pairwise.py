@@ -5,9 +5,9 @@ import hashlib
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.configured.arguments import Count, Names, Text
@@ -18,6 +18,7 @@ from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.judges.faults import JudgeFault
 from agent_tunix.rewards.judges.ranking import Pair
+from agent_tunix.rewards.judges.row_rubrics import describe_criteria, read_row_rubric
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.judges.verdicts import Form
 from agent_tunix.rewards.sample import Outcome, Sample, Score
@@ -48,11 +49,27 @@ class _Comparison:
 class PairwiseSettings(EndpointSettings):
     """Arguments of `pairwise_judge`."""
 
-    rubric: Text
+    rubric: Text | None = None
+    rubric_column: Text | None = None
     method: Literal["win_rate", "bradley_terry"] = "win_rate"
     orders: Literal["both", "random"] = "both"
     opponents: Count | None = None
     columns: Names = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check_rubric(self) -> Self:
+        if (self.rubric is None) is (self.rubric_column is None):
+            raise ValueError(
+                "it requires either `rubric` or `rubric_column`, the column that holds the rubric of each row"
+            )
+        return self
+
+    def measure_of(self, sample: Sample) -> str:
+        """Return what decides in a group; raise BadReferenceError if its row has no rubric that can be read."""
+        if self.rubric is not None:
+            return self.rubric
+        assert self.rubric_column is not None
+        return describe_criteria(read_row_rubric(sample, self.rubric_column))
 
 
 class PairwiseJudge(Judge[PairwiseSettings]):
@@ -71,7 +88,8 @@ class PairwiseJudge(Judge[PairwiseSettings]):
           function: pairwise_judge
           args: {model: gpt-4o-mini, rubric: "Which explanation is clearer?", opponents: 4}
 
-    Its own arguments are `rubric` (the question to decide by, a text), `method`, `orders`, `opponents` (the number of
+    Its own arguments are `rubric` (the question to decide by, a text) or `rubric_column` (the column that holds the
+    rubric of each row), `method`, `orders`, `opponents` (the number of
     others to compare each completion with, by default all), and `columns` (columns of the dataset that the judge sees).
     For other arguments see `EndpointSettings`. A group of n takes n · (n − 1) requests, or n · opponents with
     `opponents`; `orders: random` halves that. Equal completions tie without a request.
@@ -104,7 +122,7 @@ class PairwiseJudge(Judge[PairwiseSettings]):
             return [Score.failed(Outcome.ERROR, describe_fault(error))] * len(members)
 
     async def _rank_group(self, asker: "Asker", members: list[Sample]) -> list[Score]:
-        shared = self._shared_sections(members[0])
+        shared, measure = self._shared_sections(members[0]), self._required_arguments().measure_of(members[0])
         texts = [member.response for member in members]
         order = sorted(range(len(texts)), key=lambda member: (self._draw(texts[member]), member))
         pairs = ranking.choose_pairs(order, self._required_arguments().opponents)
@@ -113,8 +131,7 @@ class PairwiseJudge(Judge[PairwiseSettings]):
 
         async def ask(first: int, second: int) -> float:
             """Return the points of the member that is shown first."""
-            rubric = self._required_arguments().rubric
-            messages, code = prompts.comparison_messages(rubric, shared, texts[first], texts[second])
+            messages, code = prompts.comparison_messages(measure, shared, texts[first], texts[second])
             question = prompts.JudgeQuestion(messages, _FORM.schema(), lambda reply: _FORM.read(reply, code))
             verdict = await asker.ask(question, receipts[first])
             return _POINTS[verdict.labels["better"]]

@@ -203,6 +203,11 @@ class Mixture:
                     )
         return self._combine(parts, verdicts, samples, weights)
 
+    def reweigh(self, scores: Sequence[Score], samples: Sequence[Sample], step: int) -> list[Score]:
+        """Return scores of this mixture with the weights of another step, without computing any component."""
+        parts = {c.name: [score.parts.get(c.name) for score in scores] for c in self.components}
+        return self.combine(parts, samples, self.weights(step))
+
     def _in_order(self) -> list[Component]:
         """Return the components in the order of computation."""
         # Components are looked up each time, because rewards may have been replaced.

@@ -43,7 +43,6 @@ async def log_in(request: Request, key: Annotated[str, Form()] = "", next: Annot
     try:
         found = await service.calls.read(service.store.keys.authenticate, key.strip())
     except AccessDeniedError as error:
-        service.failed_logins.count(request.scope)
         return render(request, "login.html", 401, next=place, problem=str(error))
     _end(request)
     token, _ = sessions_of(request).open(found)

@@ -129,9 +129,9 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
             f"{len(recorded.samples)} are stored; the run's rollouts are damaged",
             code="damaged_rollouts",
         )
-    if recorded.whole:
+    if recorded.whole and not has_replayed(recorded):
         return
-    if needs_batch(scaling):
+    if needs_batch(scaling) and not recorded.whole:
         raise Unreplayable(
             f"grpo.advantage_scaling={scaling} requires the whole batch, but step {recorded.step} has only a share "
             "stored; replay with grpo.advantage_scaling=group, or train with rollouts.share=1",
@@ -140,8 +140,8 @@ def check_step(mixture: Mixture, recorded: RecordedStep, num_generations: int, s
     whole_batch = [c.name for c in mixture.components if getattr(c.reward, "needs_batch", False)]
     if whole_batch:
         raise Unreplayable(
-            f"component {whole_batch[0]!r} requires the whole batch, but step {recorded.step} has only a share "
-            "stored; train with rollouts.share=1",
+            f"component {whole_batch[0]!r} requires the whole batch, but step {recorded.step} has only a share of it "
+            "stored; train with rollouts.share=1 and grpo.replay_groups=0",
             code="partial_batch",
         )
 
@@ -152,7 +152,13 @@ def _score(mixture: Mixture, recorded: RecordedStep, reuse: Collection[str]) -> 
         for component in mixture.components
         if component.name in reuse
     }
-    return mixture.score(recorded.samples, known=stored_scores)
+    scores = mixture.score(recorded.samples, known=stored_scores)
+    return mixture.reweigh(scores, recorded.samples, recorded.step) if has_replayed(recorded) else scores
+
+
+def has_replayed(recorded: RecordedStep) -> bool:
+    """Return True if the step trained groups of earlier steps, with weights of its own."""
+    return any(sample.step not in (0, recorded.step) for sample in recorded.samples)
 
 
 def show_figure(value: float | None) -> str:
