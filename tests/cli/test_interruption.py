@@ -19,7 +19,6 @@ from agent_tunix.tracking.outcome import RunStatus, read_outcome
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {
     "run_training.py": [str(ROOT / "run_training.py")],
-    "evaluate.py": [str(ROOT / "evaluate.py"), "checkpoint_dir=nowhere"],
     "python -m agent_tunix": ["-m", "agent_tunix", "rewards", "list"],
 }
 
@@ -107,7 +106,6 @@ def wait_for(stream: IO[bytes], text: bytes) -> None:
     ("program", "module"),
     [
         ("run_training.py", "agent_tunix.early_interrupt"),
-        ("evaluate.py", "numpy.linalg"),
         ("python -m agent_tunix", "agent_tunix.rewards.registry"),
     ],
 )

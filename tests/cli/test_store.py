@@ -270,9 +270,6 @@ def test_a_stored_reward_can_be_tried_and_shown(run: Run) -> None:
 UNSANDBOXED = {
     "try": ["brevity", "--response", "abc"],
     "test": ["brevity", "cases.yaml"],
-    "check": ["brevity", "--rows", "2", "--tries", "0", "--kind", "length"],
-    "bench": ["brevity", "--rows", "2", "--count", "2", "--repeats", "1"],
-    "calibrate": ["brevity", "brevity", "--rows", "2"],
 }
 
 

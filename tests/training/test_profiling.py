@@ -15,7 +15,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.startup import timeline
 from agent_tunix.startup.devices import Compilations
-from agent_tunix.startup.profiling import Profiling, device_phases
+from agent_tunix.startup.profiling import Profiling
 from agent_tunix.startup.timeline import Timeline
 from tests.training.support import train_run
 
@@ -42,8 +42,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def events(traced: Path) -> list[Event]:
     trace = json.loads(gzip.decompress((traced / "profile" / "step_000002-000004.json.gz").read_bytes()))
-    found: list[Event] = trace["traceEvents"]
-    return found
+    return [event for event in trace["traceEvents"] if event]  # JAX writes empty ones
 
 
 def spans(events: list[Event], name: str, process: str) -> list[Span]:
@@ -73,13 +72,6 @@ def test_a_trace_names_the_phases_of_each_step_on_the_host(events: list[Event]) 
             for name in ("rollout", "reference", "reward", "advantages", "update")
         ]
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(order))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["rollout", "reference", "update"])
-def test_the_work_of_the_device_is_named(name: str, events: list[Event]) -> None:
-    """One call of each in each step at least; an evaluation samples too."""
-    assert len(spans(events, name, "device, by phase")) >= 3
 
 
 @pytest.mark.slow
@@ -114,25 +106,6 @@ def test_steps_that_are_no_range_are_refused(steps: list[int], tmp_path: Path) -
     config.tracking.profile_steps = steps
     with pytest.raises(ConfigError, match=r"tracking\.profile_steps must be"):
         preflight(config, tmp_path)
-
-
-def test_operations_of_one_call_make_one_event_and_those_of_others_none() -> None:
-    def operation(module: str, run: str, begin: float, length: float) -> Event:
-        return {"ph": "X", "ts": begin, "dur": length, "args": {"hlo_module": module, "run_id": run}}
-
-    found = device_phases(
-        [
-            operation("jit_update", "2", 30.0, 5.0),
-            operation("jit_update", "2", 10.0, 5.0),
-            operation("jit_update", "3", 40.0, 1.0),
-            operation("jit_something", "4", 0.0, 99.0),
-            {"ph": "M", "name": "process_name"},
-        ]
-    )
-    assert [(e["name"], e["ts"], e["dur"]) for e in found if e["ph"] == "X"] == [
-        ("update", 10.0, 25.0),
-        ("update", 40.0, 1.0),
-    ]
 
 
 def seconds() -> "itertools.count[float]":

@@ -26,7 +26,6 @@ from agent_tunix.cli.options import ErrorGroup
 from agent_tunix.cli.printing import echo
 from agent_tunix.cli.serve import serve
 from agent_tunix.cli.serve_policy import serve_policy
-from agent_tunix.cli.tuning import tune
 from agent_tunix.version import __version__
 from agent_tunix.visible_text import SafeFormatter, SafeLogRecord
 
@@ -120,7 +119,7 @@ def verify_resume(
 
 
 for _command in (
-    *(export, generate, recorded_runs.report, comparing.compare, tune, run_plan.plan),
+    *(export, generate, recorded_runs.report, comparing.compare, run_plan.plan),
     *(rewards.rewards, environments.environments, engines.engines, store.keys, store.store, serve, serve_policy),
     data.data,
 ):

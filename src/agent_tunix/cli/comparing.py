@@ -23,7 +23,7 @@ from agent_tunix.errors import AgentTunixError
 def compare(directories: tuple[Path, ...], metric: str | None, mode: str, sort: str, form: str) -> None:
     """Show the runs in a directory side by side: their differing settings and their results.
 
-    DIR is a directory that --multirun or `agent-tunix tune` wrote, or any directory with runs in it; several may be
+    DIR is a directory that --multirun wrote, or any directory with runs in it; several may be
     given. A run that is in progress, was killed, failed, or is damaged has a row too, with its status.
 
     Exit status: 0; 2 a DIR holds no run, or no run has the metric.

@@ -334,7 +334,7 @@ def _model_problems(config: Config) -> Iterator[str]:
     model = config.model
     if model.from_run is not None:  # `runs.weights.starting_run` resolves it for the commands that train
         yield (
-            "model.from_run is a key of agent-tunix train, sft, prefer, plan and tune, not of this command; give the "
+            "model.from_run is a key of agent-tunix train, sft, prefer and plan, not of this command; give the "
             "run as checkpoint_dir=RUN, or set training.init_checkpoint"
         )
     if model.path is None and model.model_size != "tiny":

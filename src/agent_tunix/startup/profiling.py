@@ -1,18 +1,14 @@
 """A trace of some steps for ui.perfetto.dev, written if `profile=true`.
 
-JAX's profiler records the host's threads, including the phases that the run names, and the operations of the device. A
-fused operation does not say which phase it belongs to. This module therefore adds a track that shows each call of a
-compiled function under its phase, from its first operation to its last.
+JAX's profiler records the host's threads, including the phases that the run names, and the operations of the device.
 
 Without `profile` nothing is recorded, and naming a phase costs less than a microsecond.
 """
 
-import gzip
-import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -23,20 +19,6 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 
 # Context manager that names a phase in a trace.
 phase = jax.profiler.TraceAnnotation
-
-# Name of a compiled function → name of its phase.
-PROGRAMS = {
-    "jit_generate": "rollout",
-    **dict.fromkeys(("jit_take_turn", "jit_read_prompts", "jit_new_cache", "jit_pack"), "rollout"),  # of episodes
-    "jit__reference_logps": "reference",
-    "jit__judge": "teacher",
-    "jit_update": "update",
-}
-# Process id of the added track. No operating system assigns it.
-_TRACK = 1_000_000_000
-_TRACK_NAME = "device, by phase"
-
-Event = Mapping[str, Any]
 
 
 class Profiling(Closing):
@@ -93,12 +75,9 @@ class Profiling(Closing):
         jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
         traces = self._directory.glob("plugins/profile/*/*.trace.json.gz")
         newest = max(traces, key=lambda path: path.stat().st_mtime)
-        # JAX's file contains empty entries.
-        events = [event for event in json.loads(gzip.decompress(newest.read_bytes()))["traceEvents"] if event]
         first, last = self._traced[0], self._traced[-1]
         path = self._directory / f"step_{first:06d}-{last:06d}.json.gz"
-        trace = {"displayTimeUnit": "ms", "traceEvents": [*events, *device_phases(events)]}
-        path.write_bytes(gzip.compress(json.dumps(trace).encode(), compresslevel=6))
+        shutil.copyfile(newest, path)
         self.path = path
         _LOGGER.info("trace of steps %d to %d written to %s; open it at ui.perfetto.dev", first, last, path)
 
@@ -107,36 +86,3 @@ class Profiling(Closing):
             action()
         except Exception as error:  # A failed trace must not end the run.
             _LOGGER.error("the trace could not be %s (%s: %s); the run continues", verb, type(error).__name__, error)
-
-
-def device_phases(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Return the calls of the functions in `PROGRAMS` as events of an added process with one thread per phase.
-
-    Args:
-        events: Events in Chrome's trace format. The device's operations carry the name of their `hlo_module` and, if
-            known, the `run_id` of the call.
-    """
-    calls: dict[tuple[str, Any], tuple[float, float]] = {}
-    for event in events:
-        arguments = event.get("args", {})
-        name = PROGRAMS.get(arguments.get("hlo_module", ""))
-        if name is None or "ts" not in event:
-            continue
-        begin, end = event["ts"], event["ts"] + event.get("dur", 0)
-        key = name, arguments.get("run_id")
-        if key in calls:
-            begin, end = min(begin, calls[key][0]), max(end, calls[key][1])
-        calls[key] = begin, end
-    names = list(dict.fromkeys(name for name, _ in calls))
-    return [
-        _described("process_name", _TRACK_NAME),
-        *(_described("thread_name", name, thread) for thread, name in enumerate(names)),
-        *(
-            {"ph": "X", "pid": _TRACK, "tid": names.index(name), "name": name, "ts": begin, "dur": end - begin}
-            for (name, _), (begin, end) in sorted(calls.items(), key=lambda call: call[1])
-        ),
-    ]
-
-
-def _described(kind: str, name: str, thread: int = 0) -> dict[str, Any]:
-    return {"ph": "M", "pid": _TRACK, "tid": thread, "name": kind, "args": {"name": name}}

@@ -2,7 +2,7 @@
 
 import json
 import re
-import tempfile
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.policy.files.teacher import SELF
 from agent_tunix.tracking import compare_ends
-from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.report.charts import SECTIONS
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.tracking.summary import explain_unknown, unknown_figures
@@ -217,18 +216,10 @@ def _versions(run: StoredRun) -> str:
 
 
 def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
-    """Copy the run's plots and return their names.
-
-    If the run has no plots, draw them. The list is empty if they cannot be drawn.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        source = run.root / "plots"
-        if not source.is_dir():
-            write_report(run, Path(scratch))
-            source = Path(scratch) / "plots"
-        pictures = {path.name: path.read_bytes() for path in sorted(source.glob("*.png"))}
-    if pictures:
+    """Copy the plots of the run's report, if it has one, and return their names."""
+    plots = sorted((run.root / "plots").glob("*.png"))
+    if plots:
         directory.mkdir()
-    for name, content in pictures.items():
-        (directory / name).write_bytes(content)
-    return list(pictures)
+    for path in plots:
+        shutil.copyfile(path, directory / path.name)
+    return [path.name for path in plots]

@@ -38,7 +38,7 @@ from agent_tunix.atomic_files import copy_files, make_directory, replacing, sync
 from agent_tunix.distributed import Processes
 from agent_tunix.distributed.loss import is_of_a_partner
 from agent_tunix.errors import CheckpointError
-from agent_tunix.runs.weights.write_faults import explain, told_once
+from agent_tunix.runs.weights.write_faults import explain
 
 _LOGGER = logging.getLogger("agent_tunix.checkpoints")
 # Most digits of a step. No run reaches a larger step, and a list of all steps up to it would exhaust memory.
@@ -118,7 +118,7 @@ class Checkpoints:
             make_directory(partial)
 
         def write_arrays() -> None:
-            with told_once(), ocp.PyTreeCheckpointer() as checkpointer:
+            with ocp.PyTreeCheckpointer() as checkpointer:
                 for part, arrays in state.items():
                     checkpointer.save(partial / part, dict(arrays))
 
