@@ -11,12 +11,11 @@ import pytest
 LOG = """
 import pathlib, sys
 from agent_tunix.config.schema import Config, TrackingConfig, TrainingConfig
-from agent_tunix.runs.reporter import report
 from agent_tunix.tracking.samples import ShownSample
-from agent_tunix.tracking.trackers import open_trackers
+from agent_tunix.tracking.trackers import attach_files, open_trackers
 run_dir = pathlib.Path(sys.argv[1])
-config = Config(project_name="mine", training=TrainingConfig(wandb_project="my_project", save_reward_analysis=False),
-                tracking=TrackingConfig(tensorboard=False, report=False, trackers=[sys.argv[2]]))
+config = Config(project_name="mine", training=TrainingConfig(wandb_project="my_project"),
+                tracking=TrackingConfig(tensorboard=False, trackers=[sys.argv[2]]))
 config.optimizer.learning_rate = 0.25
 (tracker,) = open_trackers(config, run_dir, run_dir)
 histogram = {"counts": [3, 1], "edges": [0.0, 0.5, 1.0]}
@@ -28,7 +27,7 @@ for step in range(*map(int, sys.argv[3:5])):
 tracker.flush()
 tracker.close(failed=len(sys.argv) > 5)
 (run_dir / "config.yaml").write_text("a configuration")
-report(config, run_dir)
+attach_files(None, run_dir, [run_dir / "config.yaml"])
 """
 
 MLFLOW = """

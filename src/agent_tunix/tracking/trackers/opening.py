@@ -106,8 +106,8 @@ def open_trackers(config: Config, log_dir: Path, run_dir: Path, resume_step: int
 
 def chosen_trackers(config: Config) -> list[str]:
     """Return the names of the trackers that the configuration asks for, each once."""
-    switches = {"wandb": not config.wandb_disabled, "mlflow": config.tracking.mlflow}
-    return list(dict.fromkeys([*(name for name, on in switches.items() if on), *config.tracking.trackers]))
+    older = ["wandb"] * (not config.wandb_disabled) + ["mlflow"] * config.tracking.mlflow
+    return list(dict.fromkeys([*older, *config.tracking.trackers]))
 
 
 def known_trackers() -> list[str]:
@@ -146,7 +146,8 @@ def _open(point: importlib.metadata.EntryPoint, config: Config, run_dir: Path) -
     id_file = run_dir / f"{point.name}_run_id"
     known_id = id_file.read_text(encoding="utf-8").strip() if id_file.exists() else None
     name = "/".join(run_dir.parts[-2:])
-    run = TrackedRun(config.project_name, name, run_dir, dataclasses.asdict(config), known_id)
+    project = (config.training.wandb_project if point.name == "wandb" else None) or config.project_name
+    run = TrackedRun(project, name, run_dir, dataclasses.asdict(config), known_id)
     try:
         tracker = TrackerProcess(point, run)
     except ConfigError as error:

@@ -11,11 +11,17 @@ from agent_tunix.tracking.trackers.protocol import TrackedRun, split, to_table
 class WandbTracker:
     """A tracker that sends numbers, histograms and completions to Weights & Biases."""
 
+    id: str | None
+    url: str | None
+    _run: Any  # the client's run, and its classes
+    _histogram: Any
+    _table: Any
+
     def __init__(self, run: TrackedRun) -> None:
         import wandb
 
         self._run = wandb.init(
-            project=run.config["training"]["wandb_project"] or run.project,
+            project=run.project,
             name=os.environ.get("WANDB_NAME") or run.name,
             dir=run.directory,
             config=dict(run.config),
@@ -25,8 +31,7 @@ class WandbTracker:
             settings=wandb.Settings(console="off", x_stats_pid=os.getppid()),
         )
         self._histogram, self._table = wandb.Histogram, wandb.Table
-        self.id: str | None = self._run.id
-        self.url: str | None = self._run.url
+        self.id, self.url = self._run.id, self._run.url
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Record numbers and histograms."""
