@@ -48,6 +48,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _model_problems(config)
     yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
     yield from _ahead_problems(config)
+    yield from _correction_problems(config.grpo, is_ahead=config.engine.max_staleness > 0)
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
@@ -205,7 +206,6 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
             "policy that sampled, but it is 1; set it to 2, or remove the threshold"
         )
-    yield from _correction_problems(grpo)
     if grpo.top_entropy_share < 1.0 and grpo.loss in ("gspo", "gmpo"):
         yield (
             f"grpo.top_entropy_share must be 1 with grpo.loss={grpo.loss}, which has one loss per completion, but is "
@@ -260,8 +260,17 @@ def correction_bounds(grpo: GrpoConfig) -> tuple[float | None, float]:
     )
 
 
-def _correction_problems(grpo: GrpoConfig) -> Iterator[str]:
+def _correction_problems(grpo: GrpoConfig, is_ahead: bool) -> Iterator[str]:
     masks = grpo.sampler_correction in _BOUNDS
+    unused = grpo.sampler_correction == "none" or (
+        grpo.sampler_correction == "auto" and not (is_ahead and grpo.num_iterations == 1)
+    )
+    if grpo.sampler_correction_cap is not None and unused:
+        yield (
+            f"grpo.sampler_correction_cap={grpo.sampler_correction_cap:g} requires a correction, but "
+            f"grpo.sampler_correction={grpo.sampler_correction} applies none to this run; remove it, or set "
+            "grpo.sampler_correction=token"
+        )
     if grpo.sampler_correction not in ("auto", "none") and not masks and grpo.num_iterations > 1:
         yield (
             f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
