@@ -172,6 +172,7 @@ def test_several_problems_are_reported_together() -> None:
             "set grpo.sampler_correction=none, or a mask: icepop, sequence_mask, geometric_mask",
         ),
         ({"sampler_correction_floor": 0.5}, "not auto; remove it, or choose one of them"),
+        ({"sampler_correction_cap": 3.0}, "applies none to this run; remove it"),
         ({"sampler_correction": "token", "sampler_correction_floor": 0.5}, "not token; remove it"),
         ({"sampler_correction": "icepop", "sampler_correction_cap": 0.4}, "0.5 is not below 0.4; set both"),
         ({"loss": "dppo_tv", "epsilon_c": 3.0}, "grpo.epsilon_c must be null with grpo.loss=dppo_tv"),

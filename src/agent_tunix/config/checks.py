@@ -56,6 +56,7 @@ def _problems(config: Config) -> Iterator[str]:
     yield from _algorithm_problems(config.grpo, config.model.lora_rank, pass_rate_key(config.data) is not None)
     yield from _ahead_problems(config)
     yield from _replay_problems(config)
+    yield from _correction_problems(config.grpo, is_ahead=config.engine.max_staleness > 0)
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
@@ -228,7 +229,6 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
             "policy that sampled, but it is 1; set it to 2, or remove the threshold"
         )
-    yield from _correction_problems(grpo)
     if grpo.top_entropy_share < 1.0 and grpo.loss in ("gspo", "gmpo"):
         yield (
             f"grpo.top_entropy_share must be 1 with grpo.loss={grpo.loss}, which has one loss per completion, but is "
@@ -307,9 +307,18 @@ def correction_bounds(grpo: GrpoConfig) -> tuple[float | None, float]:
     )
 
 
-def _correction_problems(grpo: GrpoConfig) -> Iterator[str]:
+def _correction_problems(grpo: GrpoConfig, is_ahead: bool) -> Iterator[str]:
     masks = grpo.sampler_correction in _BOUNDS
     is_off_policy = grpo.num_iterations > 1 or grpo.replay_groups > 0
+    unused = grpo.sampler_correction == "none" or (
+        grpo.sampler_correction == "auto" and not (is_ahead and grpo.num_iterations == 1)
+    )
+    if grpo.sampler_correction_cap is not None and unused:
+        yield (
+            f"grpo.sampler_correction_cap={grpo.sampler_correction_cap:g} requires a correction, but "
+            f"grpo.sampler_correction={grpo.sampler_correction} applies none to this run; remove it, or set "
+            "grpo.sampler_correction=token"
+        )
     if grpo.sampler_correction not in ("auto", "none") and not masks and is_off_policy:
         yield (
             f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1 and "

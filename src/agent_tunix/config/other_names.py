@@ -140,7 +140,7 @@ early_stopping_patience → stopping.patience
 num_completions_to_print trainer.log_val_generations → tracking.num_samples
 disable_tqdm → tracking.progress: none shows no progress
 use_tensorboard → tracking.tensorboard
-report_to trainer.logger → tracking.tensorboard: also wandb_disabled=false and tracking.mlflow=true
+report_to trainer.logger → tracking.trackers: TensorBoard is on by default
 actor_rollout_ref.actor.ppo_mini_batch_size → training.batch_size: an update takes the whole batch
 generation_batch_size → training.batch_size: counts completions; ours counts prompts, so divide by grpo.num_generations
 data.train_batch_size rollout_batch_size mini_batch_size → training.batch_size: counts prompts, as ours does

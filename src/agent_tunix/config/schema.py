@@ -938,18 +938,26 @@ class TrackingConfig:
     """Outputs of metrics besides metrics.jsonl, which is always written."""
 
     tensorboard: bool = key(True, "Write TensorBoard events.")
+    trackers: list[str] = key(
+        [],
+        "Other trackers by name: trackio, swanlab, clearml, comet, wandb and mlflow (each an extra), and those that "
+        "other packages add.",
+    )
     progress: Annotated[str, OneOf("auto", "live", "plain", "none")] = key(
         "auto",
         "Progress display: auto (a curve in a notebook, live on a terminal, else plain lines), live, plain or none.",
     )
     histogram_bins: Count = key(10, "Bins of the reward histograms.")
     sample_every_n_steps: Natural = key(
-        10, "Steps between samples of completions in TensorBoard and Weights & Biases, besides step 1; 0: never."
+        10, "Steps between samples of completions in trackers, besides step 1; 0: never."
     )
     num_samples: Natural = key(
         4, "Completions in each sample, half of them the best and half the worst of the step; 0: none."
     )
-    mlflow: bool = key(False, "Send metrics, the configuration and the report to MLflow (extra `mlflow`).")
+    mlflow: bool = key(
+        False,
+        "Send metrics, the configuration and the report to MLflow (extra `mlflow`).",
+    )
     mlflow_uri: str | None = key(
         None,
         "URI of MLflow's store; null: MLFLOW_TRACKING_URI, otherwise sqlite:///mlflow.db in the working directory.",

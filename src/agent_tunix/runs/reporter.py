@@ -14,10 +14,10 @@ from agent_tunix.runs.directory import RunPaths
 from agent_tunix.runs.watching import Watching
 from agent_tunix.startup.profiling import phase
 from agent_tunix.tracking import Recorder
-from agent_tunix.tracking.mlflow_tracker import attach_files
 from agent_tunix.tracking.report import write_analysis, write_report
 from agent_tunix.tracking.rollouts import ScoringSettings, StoredStep
 from agent_tunix.tracking.stored_run import StoredRun
+from agent_tunix.tracking.trackers import attach_files, chosen_trackers
 from agent_tunix.workbench.diagnosis import RunContext
 
 Row = Mapping[str, Any]
@@ -110,8 +110,8 @@ _LOGGER = logging.getLogger("agent_tunix.run")
 def report(config: Config, root: Path) -> dict[str, Path]:
     """Write the report and the reward analysis if configured, and attach them to MLflow.
 
-    The keys are `tracking.report`, `training.save_reward_analysis` and `tracking.mlflow`. A report that cannot be
-    written does not fail the run: the log says so, and gives the command that writes it later.
+    The keys are `tracking.report`, `training.save_reward_analysis`, `tracking.mlflow` and `tracking.trackers`. A
+    report that cannot be written does not fail the run: the log gives the command that writes it later.
 
     Args:
         config: Configuration of the run.
@@ -126,9 +126,9 @@ def report(config: Config, root: Path) -> dict[str, Path]:
         _attempt("report", lambda: write_report(StoredRun(root), root, plots=plots, config=config), written, root)
     if config.training.save_reward_analysis:
         _attempt("reward analysis", lambda: write_analysis(StoredRun(root), root), written, root)
-    if config.tracking.mlflow:
+    if "mlflow" in chosen_trackers(config):
         try:
-            attach_files(config, root, [root / "config.yaml", *written.values()])
+            attach_files(config.tracking.mlflow_uri, root, [root / "config.yaml", *written.values()])
         except Exception as error:  # a tracker that fails does not fail the run
             _LOGGER.error("MLflow rejected the report (%s: %s); it is in %s", type(error).__name__, error, root)
     return written

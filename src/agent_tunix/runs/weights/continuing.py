@@ -18,7 +18,7 @@ from agent_tunix.runs.found_run import find_run
 from agent_tunix.tracking.outcome import RunStatus, read_outcome
 
 _KEY = "training.continue_from"
-_FILES = ("metrics.jsonl", "findings.jsonl", "wandb_run_id", "mlflow_run_id")
+_FILES = ("metrics.jsonl", "findings.jsonl", "*_run_id")
 
 
 def find_continued(config: Config, root: Path) -> RunPaths | None:
@@ -81,9 +81,8 @@ def copy_history(continued: RunPaths, to: RunPaths) -> None:
         RunDirectoryError: A file cannot be read or written.
     """
     try:
-        for name in _FILES:
-            if (continued.root / name).is_file():
-                shutil.copyfile(continued.root / name, to.root / name)
+        for path in [path for pattern in _FILES for path in continued.root.glob(pattern)]:
+            shutil.copyfile(path, to.root / path.name)
         copy_files(continued.rollouts, to.rollouts)
         copy_files(continued.tensorboard, to.tensorboard)
         sync_tree(to.root)
