@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.rollouts.pages import RolloutPages
@@ -33,15 +33,6 @@ OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", 
            "--disable-component-update", "--disable-sync"]  # fmt: skip
 SIZES = {"desktop": (1280, 1500), "phone": (390, 1250)}
 WIDTHS = {1280: 1000, 390: 1000}  # width → height of the inspector's screenshots
-
-TAGS = """\
-TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
-
-
-def reward(completions, **kwargs):
-    \"\"\"A quarter for each tag. Range [0, 1].\"\"\"
-    return [sum(tag in completion for tag in TAGS) / len(TAGS) for completion in completions]
-"""
 
 
 def main() -> None:
@@ -116,33 +107,7 @@ def shoot_inspector(browser: Browser, run: Path, scratch: Path) -> None:
                     tab.locator("#sections svg polyline").first.wait_for(state="attached")
                 tab.wait_for_timeout(500)
                 save(tab.screenshot(), images / f"{name}_{width}.png")
-            shoot_function(tab, url, images, width)
             tab.close()
-
-
-def shoot_function(tab: Page, url: str, images: Path, width: int) -> None:
-    """Upload a function, change it, try it, replay it on the run, and make its screenshots."""
-    tab.goto(f"{url}/functions")
-    tab.locator("details").evaluate_all("(all) => all.forEach((one) => { one.open = true; })")
-    tab.get_by_role("textbox", name="Name", exact=True).fill("tags")
-    tab.get_by_label("File").set_input_files({"name": "tags.py", "mimeType": "text/x-python", "buffer": TAGS.encode()})
-    tab.get_by_role("button", name="Upload").click()
-    tab.wait_for_url("**/functions/rf_*")
-    tab.goto(tab.url.partition("?")[0])
-    tab.locator("#source").fill(TAGS.replace("tag in completion", "completion.count(tag) == 1"))
-    tab.get_by_label("Completion 1").fill("<reasoning>3 + 4</reasoning><answer>7</answer>")
-    tab.get_by_label("Completion 2").fill("<answer>7</answer><answer>7</answer>")
-    tab.get_by_role("button", name="Try", exact=True).click()
-    tab.locator("#tried table").wait_for()
-    tab.evaluate("scrollTo({top: 0, behavior: 'instant'})")
-    save(tab.screenshot(), images / f"function_{width}.png")
-    tab.locator("[name=run]").select_option(index=1)
-    tab.get_by_role("button", name="Replay", exact=True).click()
-    tab.locator("#replayed .outcomes").wait_for(timeout=90_000)
-    tab.locator("#replay-title").evaluate("(title) => title.closest('section').scrollIntoView()")
-    tab.wait_for_timeout(500)
-    save(tab.screenshot(), images / f"replay_{width}.png")
-    tab.locator("#source").fill(TAGS)  # unsaved changes would raise a dialog on leaving the page
 
 
 @contextlib.contextmanager

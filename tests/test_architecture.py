@@ -53,11 +53,11 @@ EXPORTS: dict[str, str] = {
         Sample Score Term compute_advantages compute_group_advantages extract_answer fingerprint get_builtin
         get_reward_function list_reward_functions normalize_reward register_advantage_estimator
         register_reward_function resolve_reward
-        settle_completions summarise to_trl score_each
+        settle_completions summarise to_trl
     """,
     "agent_tunix.workbench.checks": """
-        Budget Calibration Case CasesReport CheckFinding CheckProblem CheckReport Kind LabelledCompletion Speed Status
-        calibrate check_reward find_misjudged generate_completions kind_of load_cases measure_speed range_of run_case
+        Budget Calibration Case CasesReport CheckFinding CheckProblem CheckReport Kind LabelledCompletion Status
+        calibrate check_reward find_misjudged generate_completions kind_of load_cases range_of run_case
         run_cases wilson_interval
     """,
     "agent_tunix.rewards.execution": "ExecutionSettings Executor Job Runner make_runner",

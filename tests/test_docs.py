@@ -19,7 +19,6 @@ the overrides of its commands are composed.
 """
 
 import dataclasses
-import functools
 import itertools
 import json
 import os
@@ -42,6 +41,9 @@ from agent_tunix.evaluation.request import read_request
 from agent_tunix.rewards.builtin import BUILTINS
 from agent_tunix.runs.preflight import preflight
 from agent_tunix.runs.weights.starting_run import compose_start
+from agent_tunix.training.preferences.from_rollouts import write_pairs
+from agent_tunix.training.preferences.pairs import check_preferences
+from agent_tunix.training.targets import check_supervised
 from tests.small_run import SMALL_RUN
 
 ROOT = Path(__file__).parents[1]
@@ -59,18 +61,22 @@ TRAINING_COMMANDS = (
     ["agent-tunix", "prefer"],
     ["agent-tunix", "verify-resume"],
 )
+# What the command checks after `preflight`.
+CHECKS = {"sft": check_supervised, "prefer": check_preferences}
 BLOCK_TIMEOUT_S = 600
 TRAINING_PROGRAM = re.compile(
-    r"(?:\w+=\S+ )*(?:python run_training\.py|agent-tunix (?:train|sft|verify-resume)) (?P<rest>.*)"
+    r"(?:\w+=\S+ )*(?:python run_training\.py|agent-tunix (?P<method>train|sft|prefer|verify-resume)) (?P<rest>.*)"
 )
 EVALUATION_PROGRAM = re.compile(r"(?:python evaluate\.py|agent-tunix evaluate) (?P<rest>.*)")
 RUN_DIRECTORY = re.compile(r"hydra\.run\.dir=(\S+)")
 RESULTS = re.compile(r"output=(\w+)\.json")
-# Commands that are not checked but run: help, sweeps, and runs of which the page shows more than that they exist.
-NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|dir=outputs/(started|short|sampled)\b")
+# Commands that are not checked but run: help, sweeps, and a run of which the page shows more than that it exists.
+NEEDS_ITS_OWN_RUN = re.compile(r"--(cfg|help|info|multirun)|dir=outputs/short\b")
 SHARED_RUN = (
     *SMALL_RUN,
-    *("reward=careful_math", "training.num_batches=3", "training.save_interval_steps=2"),
+    *("reward=careful_math", "training.num_batches=3", "training.save_interval_steps=2", "model.lora_rank=4"),
+    "generation.max_generation_steps=48",  # so that some completions end
+    "tracking.report=true",  # an export would draw its pictures
     "hydra.run.dir=outputs/shared",
 )
 
@@ -184,16 +190,11 @@ def first_value(override: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes the run that pages share, or another of it with further overrides, once."""
-
-    @functools.cache
-    def make(*overrides: str) -> Path:
-        directory = tmp_path_factory.mktemp("shared")
-        run(sys.executable, str(ROOT / "run_training.py"), *SHARED_RUN, *overrides, directory=directory)
-        return directory / "outputs" / "shared"
-
-    return make
+def shared_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that pages share."""
+    directory = tmp_path_factory.mktemp("shared")
+    run(sys.executable, str(ROOT / "run_training.py"), *SHARED_RUN, directory=directory)
+    return directory / "outputs" / "shared"
 
 
 @pytest.mark.parametrize("page", SLOW_BEYOND_README)
@@ -216,10 +217,14 @@ def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -
                     asked = to_evaluate(compose("evaluate", overrides))
                 read_request(asked)
                 return
-            preflight(compose_start(overrides), tmp_path)
-        if is_used and (found := RUN_DIRECTORY.search(" ".join(arguments))) and not (tmp_path / found[1]).exists():
-            adapter = [override for override in overrides if override.startswith("model.lora_rank=")]
-            shutil.copytree(request.getfixturevalue("shared_run")(*adapter), tmp_path / found[1])
+            found = RUN_DIRECTORY.search(" ".join(arguments))
+            config = compose_start(overrides)
+            if program == "prefer":
+                config = write_pairs(config, tmp_path / (found[1] if found else "pairs"), None)
+            checked = preflight(config, tmp_path, trains_reward=program not in CHECKS)
+            CHECKS.get(program, lambda _: None)(checked)
+        if is_used and found:
+            shutil.copytree(request.getfixturevalue("shared_run"), tmp_path / found[1], dirs_exist_ok=True)
 
     run_blocks(blocks, tmp_path, None if page.parent == ROOT else check)
 
@@ -233,7 +238,7 @@ def run_blocks(blocks: list[Block], directory: Path, check: Check | None = None)
     Args:
         blocks: Those to run.
         directory: Where.
-        check: Does what there is to do in place of a training command or an evaluation, given `train` or `evaluate`,
+        check: Does what there is to do in place of a training command or an evaluation, given the name of the command,
             its arguments and whether the page names its directory again; None: these are run as well.
     """
     for index, block in enumerate(blocks):
@@ -264,7 +269,7 @@ def run_bash(block: Block, directory: Path, later: str, check: Check | None) -> 
             script = []
         if check and checked:
             arguments = shlex.split(checked["rest"].removesuffix("&"), comments=True)
-            check("evaluate" if evaluation else "train", arguments, is_used)
+            check("evaluate" if evaluation else checked["method"] or "train", arguments, is_used)
         else:
             script.append(command)
 
@@ -286,7 +291,7 @@ def run_console(block: Block, directory: Path, check: Check | None) -> None:
     for session in re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]:
         command, _, expected = session.partition("\n")
         if check and (training := TRAINING_PROGRAM.fullmatch(command)) and expected.strip() == "…":
-            check("train", shlex.split(training["rest"]), False)
+            check(training["method"] or "train", shlex.split(training["rest"]), False)
             continue
         printed = run("bash", "-c", command, directory=directory, may_fail=bool(expected.strip()))
         place = 0

@@ -112,7 +112,6 @@ def test_a_program_ends_with_its_status(arguments: list[str], status: int, direc
         (["test", "cases.yaml"], 0),
         (["check", "cheatable.py:reward", "--data", "rows.jsonl", "--tries", "20"], 1),
         (["calibrate", "check_answer", "check_numbers", "--rows", "2"], 0),
-        (["bench", "format", "--count", "2", "--repeats", "1"], 0),
     ],
 )
 def test_a_command_ends_with_its_status(arguments: list[str], status: int, directory: Path) -> None:
@@ -136,7 +135,7 @@ def test_a_command_ends_with_its_status(arguments: list[str], status: int, direc
         (["check", "math", "--kind", "politeness"], "'politeness' is not one of"),
         (["calibrate", "math", "mth"], "did you mean 'math'?"),
         (["calibrate", "math", "math", "--completions", "none.jsonl"], "cannot be read"),
-        (["bench", "citations"], "requires the parameter `sources`"),
+        (["check", "citations"], "requires the parameter `sources`"),
     ],
 )
 def test_a_wrong_argument_is_explained_with_status_2(arguments: list[str], message: str, directory: Path) -> None:
@@ -187,15 +186,6 @@ def test_execution_says_where_a_reward_of_your_own_runs(
 ) -> None:
     monkeypatch.setenv("COMMAND_PROCESS", str(os.getpid()))
     assert data("try", "bad.py:by_process", "--response", "", "--execution", place)["value"] == is_here
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "measured"),
-    [("format", "auto", "inline"), ("format", "process", "workers"), ("cheatable.py:reward", "auto", "workers")],
-)
-def test_bench_tells_what_it_measured(name: str, place: str, measured: str, directory: Path) -> None:
-    report = data("bench", name, "--count", "2", "--repeats", "1", "--execution", place)
-    assert report["measured"] == measured
 
 
 @pytest.mark.slow
@@ -380,18 +370,3 @@ def test_an_unusable_completion_is_refused_with_its_line(directory: Path) -> Non
         result = call("calibrate", "math", "math", "--completions", "completions.jsonl")
         assert result.exit_code == 2
         assert "line 2" in result.stderr
-
-
-def test_bench_gives_a_rate_for_each_outcome(directory: Path) -> None:
-    speeds = data("bench", "math", "--count", "2", "--repeats", "1")["speeds"]
-    assert {speed["outcome"] for speed in speeds} == {"scored", "bad_reference", "scored, bad_reference"}
-
-
-@pytest.mark.slow
-def test_convert_writes_a_file_that_registers_the_reward(tmp_path: Path) -> None:
-    (tmp_path / "score.py").write_text("def compute_score(solution_str, ground_truth):\n    return {'acc': 1.0}\n")
-    done = run("convert", "score.py:compute_score", "--to", "mine.py", "--reward-key", "acc", directory=tmp_path)
-    assert done.returncode == 0, done.stderr
-    shown = run("try", "compute_score", "--module", "mine.py", "--response", "4", "--answer", "4", directory=tmp_path)
-    assert shown.stdout == "compute_score: 1\n"
-    assert run("convert", "score.py:compute_score", "--to", "mine.py", directory=tmp_path).returncode == 2

@@ -102,10 +102,14 @@ def test_changes_of_the_reward_are_named_and_shown(here: Path) -> None:
 
 
 def test_a_reward_agrees_with_itself(here: Path) -> None:
-    ran = invoke("replay", "run", "--repeats", "2", "--json")
-    assert ran.exit_code == 0, ran.output
-    data = json.loads(ran.stdout)
-    assert data["total"]["own_std"] == data["flips"] == 0.0
+    ran = invoke("replay", "run", "--twice")
+    assert (ran.exit_code, ran.stdout.endswith("the first scoring's one, to the last bit\n")) == (0, True), ran.output
+
+
+def test_a_reward_that_draws_lots_differs_from_itself(here: Path) -> None:
+    (here / "lots.py").write_text("import random\ndef drawn(response):\n    return random.random()\n")
+    ran = invoke("replay", "run", "--twice", "--reward", "lots.py:drawn", "--json")
+    assert (ran.exit_code, json.loads(ran.stdout)["equal_totals"]) == (1, 0), ran.output
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,7 @@ def test_a_reward_agrees_with_itself(here: Path) -> None:
         (["run", "--steps", "early"], "FIRST:LAST"),
         (["run", "--steps", "90:99"], "no step of 90:99 is stored"),
         (["run", "--reward", "mine.py:needs"], "requires the parameter `difficulty`"),
-        (["run", "--repeats", "2", "--reuse"], "is allowed; remove one of them"),
+        (["run", "--twice", "--reuse"], "is allowed; remove one of them"),
         (["nowhere"], "the directory of a run"),
         (["."], "the directory of a run"),
         (["retokenized"], "0000000000000000 then"),

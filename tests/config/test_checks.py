@@ -179,6 +179,7 @@ def test_several_problems_are_reported_together() -> None:
         ({"observation_nll": 0.05}, "requires tools, an environment or an agent"),
         ({"loss": "none"}, "set one of them, or another loss"),
         ({"teacher_top_k": 8}, "set grpo.teacher, or remove the key"),
+        ({"teacher_prompt": "{{ prompt }}"}, "set grpo.teacher=self or a model"),
         ({"reference_sync_steps": 10, "beta": 0.0}, "set grpo.reference_sync_steps=0, or grpo.beta above 0"),
     ],
 )

@@ -21,7 +21,7 @@ def test_components_evaluations_and_configuration(tmp_path: Path) -> None:
 def test_a_directory_without_readable_files_has_gaps(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("a: [")
     run = LiveRun(tmp_path)
-    assert (run.config, run.components(), run.reward_components, run.findings()) == (None, [], {}, ([], 0))
+    assert (run.config, run.components(), run.findings()) == (None, [], ([], 0))
 
 
 def test_damaged_findings_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -27,6 +27,17 @@ MIXTURE = (
     *STREAM,
     "training.reward_function={right: math, short: {function: conciseness, when: {data_source: sums}}}",
 )
+# Sets that are always, half of the time and never solved.
+SOLVED = """\
+def solved(response, data_source):
+    return {"easy": 1, "middle": len(response) % 2, "hard": 0}[data_source]
+"""
+SHARES = (
+    "data.mixture={easy: {path: sums.jsonl}, middle: {path: sums.jsonl}, hard: {path: sums.jsonl}}",
+    "data.set_shares=pass_rate",
+    "training.reward_function={solved: 'solved.py:solved'}",
+    "grpo.dynamic_sampling_rounds=1",
+)
 SOURCES = {
     "a mixture of streams": MIXTURE,
     "rows by pass rate": (
@@ -35,6 +46,7 @@ SOURCES = {
         "grpo.dynamic_sampling_rounds=1",
         "grpo.filter_by=math",
     ),
+    "shares by pass rate": SHARES,
 }
 
 
@@ -57,11 +69,17 @@ def _in_the_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_resumed_run_draws_what_an_unbroken_one_draws(source: str, directory: Path, tmp_path: Path) -> None:
     settings = (*SETTINGS, *SOURCES[source])
+    (tmp_path / "solved.py").write_text(SOLVED)
     unbroken = train_run(tmp_path / "unbroken", *settings)
     if source == "a mixture of streams":
         assert [row["data/sums/share"] for row in unbroken[1:]] == [0.75] * NUM_STEPS
         assert [row["data/products/share"] for row in unbroken[1:]] == [0.25] * NUM_STEPS
         assert [row["rewards/short/outcomes/not_applicable"] for row in unbroken[1:]] == [4] * NUM_STEPS
+    if source == "shares by pass rate":
+        last = {name: unbroken[-1][f"sampling/sets/{name}/share"] for name in ("easy", "middle", "hard")}
+        assert last["middle"] > 0.75 > 0.15 > last["easy"] == last["hard"] > 0
+        assert [unbroken[-1][f"sampling/sets/{name}/pass_rate"] for name in ("easy", "hard")] == [1.0, 0.0]
+        assert unbroken[-1]["data/middle/share"] >= 0.5
     root = copy_run(tmp_path / "unbroken", tmp_path / "resumed", without=NUM_STEPS)
     resumed = train_run(root, *settings, "training.resume=true")
     assert "resumed from the checkpoint of step 2" in (root / "train.log").read_text()

@@ -18,6 +18,8 @@ from tests.training.support import assert_same_weights, small_run
 
 pytestmark = pytest.mark.slow
 
+ADAPTER = "model.lora_rank=4"
+
 
 def run(root: Path, *overrides: str, killer: Killer | None = None) -> Path:
     train.train(preflight(small_run(*OVERRIDES, *overrides), root.parent), root, callbacks=[killer] if killer else [])
@@ -31,18 +33,15 @@ def sample_greedily(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SamplingParams, "of_training", greedy)
 
 
-@pytest.mark.parametrize(("rank", "is_greedy"), [(0, True), (4, False)])
-def test_rewards_and_token_ids_are_those_of_a_run_without_engines(
-    rank: int, is_greedy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if is_greedy:
-        sample_greedily(monkeypatch)
-    found = run(tmp_path / "found", f"model.lora_rank={rank}", *ENGINE, "engine.num_processes=2")
-    if is_greedy:
-        expected = run(tmp_path / "expected", f"model.lora_rank={rank}")
-    else:  # other programs draw other random numbers
-        monkeypatch.setattr(train, "open_engines", open_local_engines)
-        expected = run(tmp_path / "expected", f"model.lora_rank={rank}")
+@pytest.fixture(scope="module")
+def adapted_here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that trains an adapter, with the requests of an engine answered in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "open_engines", open_local_engines)
+        return run(tmp_path_factory.mktemp("here") / "run", ADAPTER)
+
+
+def assert_same_run(expected: Path, found: Path) -> None:
     assert rollouts(found) == rollouts(expected)
     assert_same_weights(expected, found)
     rows = read_rows(found)
@@ -54,12 +53,20 @@ def test_rewards_and_token_ids_are_those_of_a_run_without_engines(
     assert all(row["policy/sampler_mismatch_kl"] < 1e-6 for row in rows[1:])
 
 
-@pytest.mark.parametrize("rank", [0, 4])
+def test_rewards_and_token_ids_are_those_of_a_run_without_engines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both sample greedily: other programs draw other random numbers."""
+    sample_greedily(monkeypatch)
+    found = run(tmp_path / "found", *ENGINE, "engine.num_processes=2")
+    assert_same_run(run(tmp_path / "expected"), found)
+
+
 def test_steps_are_sampled_ahead_with_the_weights_of_their_versions(
-    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample_greedily(monkeypatch)
-    overrides = (f"model.lora_rank={rank}", "optimizer.learning_rate=3e-3")
+    overrides = (ADAPTER, "optimizer.learning_rate=3e-3")
     found = run(tmp_path / "found", *overrides, *ENGINE, "engine.num_processes=1", "engine.max_staleness=1")
     with sampling_here():
         expected = run(tmp_path / "expected", *overrides, *lagging(1))
@@ -67,13 +74,11 @@ def test_steps_are_sampled_ahead_with_the_weights_of_their_versions(
     assert all(row["policy/sampler_mismatch_kl"] > 1e-6 for row in read_rows(found) if row["step"] > 1)
 
 
-def test_a_run_whose_only_process_is_killed_saves_and_resumes(tmp_path: Path) -> None:
-    whole = run(tmp_path / "whole", *ENGINE, "engine.num_processes=1")
+def test_a_run_whose_only_process_is_killed_saves_and_resumes(adapted_here: Path, tmp_path: Path) -> None:
     root = tmp_path / "killed"
-    overrides = ("engine=agent_tunix", "engine.num_processes=1", "engine.timeout_s=300")
+    overrides = (ADAPTER, *ENGINE, "engine.num_processes=1")
     with raises(EngineError, "sampling_process_failed", "sampler_0.log"):
         run(root, *overrides, killer=Killer(root, 3, 0.0))
     assert [row["step"] for row in read_rows(root)][-1] == 2
-    run(root, *ENGINE, "engine.num_processes=1", "training.resume=true")
-    assert rollouts(root) == rollouts(whole)
-    assert_same_weights(whole, root)
+    run(root, *overrides, "training.resume=true")
+    assert_same_run(adapted_here, root)

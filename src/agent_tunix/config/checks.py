@@ -9,9 +9,15 @@ import re
 import string
 from collections.abc import Iterator
 
-from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems
+from agent_tunix.config.data_sets import data_problems, data_sets, mixture_problems, pass_rate_key
 from agent_tunix.config.engines import engine_problems
-from agent_tunix.config.episodes import credit_problems, environment_problems, episode_tokens, has_environment
+from agent_tunix.config.episodes import (
+    credit_problems,
+    environment_problems,
+    episode_tokens,
+    has_agent,
+    has_environment,
+)
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
@@ -46,13 +52,19 @@ def check(config: Config) -> None:
 def _problems(config: Config) -> Iterator[str]:
     yield from value_problems(config)
     yield from _model_problems(config)
-    yield from _algorithm_problems(config.grpo, config.model.lora_rank, config.data.sampling == "pass_rate")
+    yield from _algorithm_problems(config.grpo, config.model.lora_rank, pass_rate_key(config.data) is not None)
     yield from _ahead_problems(config)
+    yield from _replay_problems(config)
     yield from _batch_problems(config)
     yield from _length_problems(config)
     yield from environment_problems(config)
     yield from engine_problems(config)
     yield from credit_problems(config)
+    if has_agent(config) and (config.grpo.teacher_prompt is not None or config.grpo.teacher == "self"):
+        yield (
+            "grpo.teacher=self and grpo.teacher_prompt require a run that writes its prompts itself, but an agent "
+            "sends its own; use an environment or tools, or a model as grpo.teacher without a teacher_prompt"
+        )
     if config.grpo.observation_nll and not has_environment(config):
         yield (
             "grpo.observation_nll requires tools, an environment or an agent, whose tokens it predicts, but there is "
@@ -104,10 +116,15 @@ def _data_problems(config: Config) -> Iterator[str]:
             "data.streaming=true requires training.num_batches, because the number of rows is not known; set "
             "training.num_batches"
         )
-    if data.sampling == "pass_rate" and data.streaming:
+    if data.streaming and (key := pass_rate_key(data)):
         yield (
-            "data.sampling=pass_rate requires all rows in memory, to draw them again, but data.streaming=true; set "
-            "data.streaming=false, or data.sampling=uniform"
+            f"{key}=pass_rate requires all rows in memory, to draw them again, but data.streaming=true; set "
+            f"data.streaming=false, or remove {key}"
+        )
+    if data.set_shares == "pass_rate" and len(data.mixture) < 2:
+        yield (
+            "data.set_shares=pass_rate requires several sets, but data.mixture has "
+            f"{len(data.mixture)}; name the sets in data.mixture, or set data.set_shares=fixed"
         )
     problems = list(mixture_problems(config))
     yield from problems
@@ -187,6 +204,11 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
                 f"grpo.teacher_top_k={grpo.teacher_top_k} requires grpo.teacher, but it is null; set grpo.teacher, or "
                 "remove the key"
             )
+        if grpo.teacher_prompt is not None:
+            yield (
+                "grpo.teacher_prompt requires grpo.teacher, but it is null; set grpo.teacher=self or a model, or "
+                "remove the key"
+            )
     for name in _UNREAD_CLIPS.get(grpo.loss, ()):
         if getattr(grpo, name) is not None:
             yield f"grpo.{name} must be null with grpo.loss={grpo.loss}, which does not use it; remove it"
@@ -200,7 +222,7 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             "grpo.entropy_target requires grpo.entropy_coefficient above 0, but it is 0; set it, for example to 0.01, "
             "or remove the target"
         )
-    if grpo.off_policy_threshold is not None and grpo.num_iterations == 1:
+    if grpo.off_policy_threshold is not None and grpo.num_iterations == 1 and not grpo.replay_groups:
         yield (
             "grpo.off_policy_threshold requires grpo.num_iterations above 1, because the first update trains the "
             "policy that sampled, but it is 1; set it to 2, or remove the threshold"
@@ -216,10 +238,11 @@ def _algorithm_problems(grpo: GrpoConfig, lora_rank: int, by_pass_rate: bool) ->
             "grpo.dynamic_sampling_rounds must be 0 with grpo.advantage_scaling=component, which also learns from "
             "groups with equal totals; set it to 0, or use another scaling"
         )
-    if grpo.filter_by is not None and not (grpo.dynamic_sampling_rounds or by_pass_rate):
+    if grpo.filter_by is not None and not (grpo.dynamic_sampling_rounds or grpo.replay_groups or by_pass_rate):
         yield (
-            f"grpo.filter_by={grpo.filter_by} requires grpo.dynamic_sampling_rounds above 0 or data.sampling=pass_rate,"
-            " because nothing else reads it; set one of them, or grpo.filter_by=null"
+            f"grpo.filter_by={grpo.filter_by} requires grpo.dynamic_sampling_rounds or grpo.replay_groups above 0, "
+            "data.sampling=pass_rate or data.set_shares=pass_rate, because nothing else reads it; set one of them, or "
+            "grpo.filter_by=null"
         )
     if grpo.reference_sync_steps > 0:
         if grpo.beta == 0.0:
@@ -244,10 +267,33 @@ def _ahead_problems(config: Config) -> Iterator[str]:
             "because whether a step needs another round is known only after it was scored, when the engine has later "
             f"weights, but it is {lag}; set one of them to 0"
         )
-    if lag and config.data.sampling == "pass_rate":
+    if lag and (key := pass_rate_key(config.data)):
         yield (
-            "engine.max_staleness must be 0 with data.sampling=pass_rate, because the prompts of a step depend on the "
-            f"results of all steps before it, but it is {lag}; set it to 0, or data.sampling=uniform"
+            f"engine.max_staleness must be 0 with {key}=pass_rate, because the prompts of a step depend on the "
+            f"results of all steps before it, but it is {lag}; set it to 0, or remove {key}"
+        )
+
+
+def _replay_problems(config: Config) -> Iterator[str]:
+    """Yield a line for each setting with which groups cannot train again in a later step."""
+    grpo = config.grpo
+    if not grpo.replay_groups:
+        return
+    start = f"grpo.replay_groups={grpo.replay_groups} must be 0"
+    if config.engine.max_staleness:
+        yield (
+            f"{start} with engine.max_staleness={config.engine.max_staleness}, because the completions of later steps "
+            "may be as old as the kept ones; set one of them to 0"
+        )
+    if has_agent(config):
+        yield f"{start} with an agent, whose episodes are several rows of tokens; set it to 0"
+    if grpo.credit != "episode" or grpo.advantage_scaling == "component":
+        name = "advantage_scaling=component" if grpo.credit == "episode" else f"credit={grpo.credit}"
+        yield f"{start} with grpo.{name}, which also learns from groups with equal totals; set it to 0"
+    if grpo.loss in ("reinforce", "none"):
+        yield (
+            f"{start} with grpo.loss={grpo.loss}, which has no importance ratio for completions of earlier weights; "
+            "set it to 0, or use grpo.loss=grpo"
         )
 
 
@@ -262,11 +308,13 @@ def correction_bounds(grpo: GrpoConfig) -> tuple[float | None, float]:
 
 def _correction_problems(grpo: GrpoConfig) -> Iterator[str]:
     masks = grpo.sampler_correction in _BOUNDS
-    if grpo.sampler_correction not in ("auto", "none") and not masks and grpo.num_iterations > 1:
+    is_off_policy = grpo.num_iterations > 1 or grpo.replay_groups > 0
+    if grpo.sampler_correction not in ("auto", "none") and not masks and is_off_policy:
         yield (
-            f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1, because the importance "
-            f"ratios of several updates hold the correction already, but it is {grpo.num_iterations}; set "
-            f"grpo.sampler_correction=none, or a mask: {', '.join(_BOUNDS)}"
+            f"grpo.sampler_correction={grpo.sampler_correction} requires grpo.num_iterations=1 and "
+            "grpo.replay_groups=0, because the importance ratios of several updates and of replay hold the correction "
+            f"already, but they are {grpo.num_iterations} and {grpo.replay_groups}; set grpo.sampler_correction=none, "
+            f"or a mask: {', '.join(_BOUNDS)}"
         )
     floor, cap = correction_bounds(grpo)
     if grpo.sampler_correction_floor is not None and not masks:

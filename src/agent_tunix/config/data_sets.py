@@ -14,7 +14,7 @@ from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 # Keys of the whole mixture.
-_SHARED_KEYS = ("mixture", "streaming", "sampling", "pass_at")
+_SHARED_KEYS = ("mixture", "streaming", "sampling", "set_shares", "pass_at")
 # Keys of an entry of `data.tasks` besides the task's own parameters.
 TASK_KEYS = ("size", "seed", "levels")
 
@@ -41,6 +41,13 @@ def _data_set(config: Config, entry: Mapping[str, Any]) -> DataSet:
         own["curriculum"] = dataclasses.replace(config.data.curriculum, **own["curriculum"])
     data = dataclasses.replace(config.data, mixture={}, **own)
     return DataSet(float(entry.get("weight", 1.0)), dataclasses.replace(config, data=data))
+
+
+def pass_rate_key(data: DataConfig) -> str | None:
+    """Return the key by which the rows of a step depend on pass rates; None if they do not."""
+    if data.sampling == "pass_rate":
+        return "data.sampling"
+    return "data.set_shares" if data.set_shares == "pass_rate" else None
 
 
 def data_name(config: Config) -> str:
@@ -77,8 +84,8 @@ def data_problems(data: DataConfig, prefix: str, *, streaming: bool) -> Iterator
     at = f"{prefix}curriculum"
     if len(set(map(str, curriculum.order))) < len(curriculum.order):
         yield f"{at}.order must name each value once, from easy to hard, not {curriculum.order}"
-    if curriculum.column is not None and data.sampling == "pass_rate":
-        yield f"{at}.column must be null with data.sampling=pass_rate, which orders the rows itself; remove one of them"
+    if curriculum.column is not None and (key := pass_rate_key(data)):
+        yield f"{at}.column must be null with {key}=pass_rate, which orders the rows itself; remove one of them"
     if curriculum.column is not None and streaming:
         yield (
             f"{at}.column={curriculum.column} requires all rows in memory to sort them, but data.streaming=true; set "

@@ -81,6 +81,7 @@ importance_sampling_level → grpo.loss: grpo=gspo is sequence
 actor_rollout_ref.actor.loss_agg_mode → grpo.loss_agg_mode
 mask_truncated_completions overlong_filter → grpo.mask_truncated
 num_generations actor_rollout_ref.rollout.n group_size rollouts_per_example n_samples_per_prompt → grpo.num_generations
+replay_buffer_size → grpo.replay_groups
 num_iterations actor_rollout_ref.actor.ppo_epochs → grpo.num_iterations
 max_epochs → grpo.num_iterations: passes over the completions of a step
 off_policy_mask_threshold → grpo.off_policy_threshold

@@ -207,6 +207,11 @@ class DataConfig:
         "uniform",
         "uniform: passes over all rows; pass_rate: rows that the policy solves about half of the time come more often.",
     )
+    set_shares: Annotated[str, OneOf("fixed", "pass_rate")] = key(
+        "fixed",
+        "Shares of the sets of data.mixture. fixed: their weights; pass_rate: weight times mean p(1 − p) of a set, for "
+        "the pass rate p of each group, so that training moves from easy sets to hard ones.",
+    )
     pass_at: float = key(
         1.0,
         "pass_rate: value from which a completion counts as solved: of the total, or of the component grpo.filter_by.",
@@ -394,7 +399,9 @@ class GrpoConfig:
         "G: completions sampled per prompt.",
         advice="an advantage compares the completions of one prompt",
     )
-    num_iterations: Count = key(1, "μ: updates on each batch of completions; with 1 every importance ratio is 1.")
+    num_iterations: Count = key(
+        1, "μ: updates on each batch of completions; with 1 the importance ratio of what is not replayed is 1."
+    )
     loss: Annotated[str, OneOf(*POLICY_LOSSES, own=True)] = key(
         "grpo",
         "grpo: ratios of tokens, clipped; gspo: ratios of whole completions, clipped; gspo_token: the same with a "
@@ -516,7 +523,14 @@ class GrpoConfig:
     teacher: str | None = key(
         None,
         "Model whose distribution the policy follows on its own completions (on-policy distillation), in the forms of "
-        "model.path and with the policy's tokenizer; null: none.",
+        "model.path and with the policy's tokenizer; self: the policy itself, shown teacher_prompt; null: none.",
+    )
+    teacher_prompt: str | None = key(
+        None,
+        "The text that the teacher reads in place of the user's last message: a Jinja template, or a .jinja file, of "
+        "prompt, the row's columns, answer, worked_solution, response, feedback, solution (a better completion of the "
+        "same prompt) and extras. Where it is empty, the teacher does not judge. null: with teacher=self a template of "
+        "all of these, else the policy's prompt.",
     )
     teacher_coefficient: Positive = key(1.0, "Weight of the divergence KL(policy ‖ teacher) in the loss.")
     teacher_top_k: Count | None = key(
@@ -542,12 +556,17 @@ class GrpoConfig:
     )
     filter_by: str | None = key(
         None,
-        "Component of the reward by which dynamic sampling judges groups as dead, and data.sampling=pass_rate judges "
-        "completions as solved; null: the total.",
+        "Component of the reward by which dynamic sampling and replay judge groups, and data.sampling=pass_rate or "
+        "data.set_shares=pass_rate judge completions as solved; null: the total.",
     )
     dynamic_sampling_rounds: Natural = key(
         0, "Most additional batches of prompts per step that replace groups whose rewards are all equal (DAPO)."
     )
+    replay_groups: Natural = key(
+        0,
+        "Most hard groups that are kept, to train again in the places of groups whose rewards are all equal; 0: none.",
+    )
+    replay_max_age: Count = key(10, "Steps after which a kept group is not replayed any more.")
 
 
 @dataclass

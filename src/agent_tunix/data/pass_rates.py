@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from agent_tunix.data.batches import RowIndices
 from agent_tunix.data.mixing import Interleaving
+from agent_tunix.data.set_shares import LEAST_WEIGHT, SetShares
 
-_LEAST_WEIGHT = 0.05
 _REST_STEPS = 4
 _ROWS_PER_NEW_ONE = 4
 # Pass rates up to which a row counts as hopeless, and from which as easy.
@@ -45,6 +45,7 @@ class PassRateOrder:
     batch_size: int  # rows per batch
     num_steps: int
     seed: int
+    shares: SetShares | None = None  # the rows of each set, if they do not follow the interleaving
     _observed: int = field(init=False, default=0)
     _rates: NDArray[np.float64] = field(init=False, repr=False)
     _last: NDArray[np.int64] = field(init=False, repr=False)
@@ -60,18 +61,24 @@ class PassRateOrder:
         """
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
-        ahead = (step - 1 - self._observed) % self.num_steps
-        first, last = (step - 1) * self.batch_size, step * self.batch_size
         scores = self._score()
-        counts = zip(self.interleaving.counts(first), self.interleaving.counts(last), strict=True)
         return np.concatenate(
             [
-                self._take(rows[np.argsort(-scores[rows], kind="stable")], after - before, ahead)
-                for rows, (before, after) in zip(self.rows, counts, strict=True)
+                self._take(rows[np.argsort(-scores[rows], kind="stable")], counts)
+                for rows, counts in zip(self.rows, self._counts(step), strict=True)
             ]
         )
 
-    def observe(self, step: int, rates: Mapping[int, float]) -> dict[str, float]:
+    def _counts(self, step: int) -> list[list[int]]:
+        """Return the rows of each set in the batches from the one after the last observed to that of `step`."""
+        num_batches = (step - 1 - self._observed) % self.num_steps + 1
+        if self.shares is not None:
+            return [list(map(int, counts)) for counts in self.shares.counts(num_batches).T]
+        first, last = (step - 1) * self.batch_size, step * self.batch_size
+        counts = zip(self.interleaving.counts(first), self.interleaving.counts(last), strict=True)
+        return [[after - before] * num_batches for before, after in counts]
+
+    def observe(self, step: int, rates: Mapping[int, float]) -> dict[str, float | None]:
         """Record the pass rates of a step by row (NaN if no completion was scored); return metrics of all rows."""
         for row, rate in rates.items():
             if np.isnan(rate):
@@ -89,18 +96,22 @@ class PassRateOrder:
             "sampling/rows/hopeless": hopeless,
             "sampling/rows/useful": float(((self._rates > _HOPELESS) & (self._rates < _EASY)).mean()),
             "sampling/rows/easy": easy,
+            **(self.shares.observe(rates) if self.shares is not None else {}),
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the observations as JSON types; only rows that were drawn take space."""
         rows = np.flatnonzero(self._last)
         rates = [None if np.isnan(rate) else float(rate) for rate in self._rates[rows]]
-        return {"rows": rows.tolist(), "last": self._last[rows].tolist(), "rates": rates}
+        state = {"rows": rows.tolist(), "last": self._last[rows].tolist(), "rates": rates}
+        return state | ({"sets": self.shares.state_dict()} if self.shares is not None else {})
 
     def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
         """Restore the observations that `state_dict` returned after a step; {} means none."""
         num_rows = sum(len(rows) for rows in self.rows)
         self._observed = step
+        if self.shares is not None:
+            self.shares.load_state_dict(state.get("sets", {}))
         self._rates, self._last = np.full(num_rows, np.nan), np.zeros(num_rows, np.int64)
         rows = np.array(state.get("rows", []), np.int64)
         self._last[rows] = state.get("last", [])
@@ -108,7 +119,7 @@ class PassRateOrder:
 
     def _score(self) -> NDArray[np.float64]:
         step = self._observed + 1
-        weights = np.maximum(_LEAST_WEIGHT, 4 * self._rates * (1 - self._rates))  # NaN without a rate
+        weights = np.maximum(LEAST_WEIGHT, 4 * self._rates * (1 - self._rates))  # NaN without a rate
         has_rate = ~np.isnan(weights)
         typical = float(weights[has_rate].mean()) if has_rate.any() else 1.0
         rested = (step - self._last) / _REST_STEPS
@@ -116,12 +127,13 @@ class PassRateOrder:
         random = np.random.PCG64([self.seed, step]).random_raw(len(scores))
         return np.asarray(scores * (0.5 + random / 2.0**64))
 
-    def _take(self, ranked: RowIndices, count: int, ahead: int) -> RowIndices:
-        """Return the rows of one batch after `ahead` other batches have taken theirs."""
-        if len(ranked) < count:
-            return np.resize(ranked, count)
+    def _take(self, ranked: RowIndices, counts: Sequence[int]) -> RowIndices:
+        """Return the rows of a set in the last of some batches; `counts` has the number of each of these batches."""
         rows_left = rows = ranked
-        for _ in range(ahead + 1):
+        for count in counts:
+            if len(ranked) < count:
+                rows = np.resize(ranked, count)
+                continue
             rows_left = rows_left if len(rows_left) >= count else ranked
             is_new = self._last[rows_left] == 0
             first_new = np.flatnonzero(is_new)[: -(-count // _ROWS_PER_NEW_ONE)]

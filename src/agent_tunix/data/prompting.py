@@ -28,6 +28,7 @@ from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.data.prompt_lengths import EpisodeOverhead, MeasuredPrompts, prompt_limit, with_prompt_length
 from agent_tunix.errors import DataError, ModelError
 from agent_tunix.policy.chat.chat_template import read_chat_template
+from agent_tunix.policy.chat.teacher_template import read_teacher_prompt
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 
 # Rows at the start of each stream from which worked examples are drawn.
@@ -66,7 +67,8 @@ class Prompts:
 def settle_prompts(config: Config) -> Config:
     """Return the configuration with everything that its prompts depend on.
 
-    The chat template's text replaces its path. Worked examples are drawn from the training rows if configured.
+    The texts of the chat template and of `grpo.teacher_prompt` replace their paths. Worked examples are drawn from the
+    training rows if configured.
 
     Raises:
         ConfigError, DataError: The file or the rows cannot be read, or there are too few rows to draw from.
@@ -76,7 +78,10 @@ def settle_prompts(config: Config) -> Config:
         prompt = draw_few_shot(prompt, _rows_to_draw_from(config), config.seed)
     if prompt.chat_template is not None:
         prompt = dataclasses.replace(prompt, chat_template=read_chat_template(prompt.chat_template))
-    return dataclasses.replace(config, prompt=prompt)
+    grpo = config.grpo
+    if grpo.teacher_prompt is not None:
+        grpo = dataclasses.replace(grpo, teacher_prompt=read_teacher_prompt(grpo.teacher_prompt))
+    return dataclasses.replace(config, prompt=prompt, grpo=grpo)
 
 
 def _rows_to_draw_from(config: Config) -> Sequence[Example]:

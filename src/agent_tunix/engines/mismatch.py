@@ -24,10 +24,10 @@ class MismatchLimit:
     def observe(self, row: Mapping[str, Any]) -> str | None:
         """Add the row of a step, from the first of the run on, and return the reason to stop if it is above the limit.
 
-        A row without the metric is passed over.
+        A row without the metric is passed over, and so is one with groups that earlier weights sampled.
         """
         value = row.get(_METRIC)
-        if not self._is_on or value is None:
+        if not self._is_on or value is None or row.get("replay/groups"):
             return None
         if self._first is None:
             self._first = value

@@ -133,7 +133,6 @@ def _results(
         if config.evaluation.correct == OWN_REWARD:
             scores = [score for of_problem in judged.verdicts for score in of_problem]
         else:
-            reward.load_state_dict(trained.observed)
             scores = reward.score(at_step(judged.samples, trained.step, trained.max_steps))
         metrics, totals = reward_metrics(scores, [one.name for one in reward.components], len(judged.samples[0]))
         results |= metrics
@@ -193,8 +192,6 @@ def _measure(subject: Subject, settings: Config, correct: Mixture | None) -> tup
         config = with_prompt_length(config, prompts.measured, prompt_limit(config, context), overhead)
         episodes = make_episode_sampler(config, sampler, environments, trained.tokenizer)
         samples = complete_problems(episodes or sampler, prompts, config)
-    if correct is not None:
-        correct.load_state_dict(trained.observed)
     verdicts = None if correct is None else correct.score(at_step(samples, trained.step, trained.max_steps))
     judged = judge(samples, settings.evaluation.correct, verdicts, settings.evaluation.correct_at)
     warn_if_unknown(judged, settings.evaluation.correct)

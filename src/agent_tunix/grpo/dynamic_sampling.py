@@ -73,7 +73,7 @@ class SamplingTally:
 
 def is_full(rounds: Sequence[Scored], num_generations: int) -> bool:
     """Return True if there is a living group for every place of the batch."""
-    living = sum(int((~_dead(scored, num_generations)).sum()) for scored in rounds)
+    living = sum(int((~dead_groups(scored, num_generations)).sum()) for scored in rounds)
     return living * num_generations >= len(rounds[0].scores)
 
 
@@ -86,10 +86,15 @@ def fill_places(rounds: Sequence[Scored], num_generations: int) -> Scored:
     spare = [
         (number, int(group))
         for number, scored in enumerate(others, 1)
-        for group in np.flatnonzero(~_dead(scored, num_generations))
+        for group in np.flatnonzero(~dead_groups(scored, num_generations))
     ]
-    for place, place_of_spare in zip(np.flatnonzero(_dead(first, num_generations)), spare, strict=False):
+    for place, place_of_spare in zip(np.flatnonzero(dead_groups(first, num_generations)), spare, strict=False):
         places[place] = place_of_spare
+    return select_groups(rounds, places, num_generations)
+
+
+def select_groups(rounds: Sequence[Scored], places: Sequence[tuple[int, int]], num_generations: int) -> Scored:
+    """Return the groups of some pairs (index of the round, group in it), in their order."""
     rows = [
         (number, row)
         for number, group in places
@@ -131,7 +136,7 @@ def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTal
     scored_totals = totals[~np.isnan(totals)]
     outcomes = Counter(score.outcome for scored in rounds for score in scored.scores)
     groups = len(totals) // num_generations
-    dead = sum(int(_dead(scored, num_generations).sum()) for scored in rounds)
+    dead = sum(int(dead_groups(scored, num_generations).sum()) for scored in rounds)
     return SamplingTally(
         rounds=len(rounds),
         groups=groups,
@@ -144,5 +149,6 @@ def count_sampled(rounds: Sequence[Scored], num_generations: int) -> SamplingTal
     )
 
 
-def _dead(scored: Scored, num_generations: int) -> NDArray[np.bool_]:
+def dead_groups(scored: Scored, num_generations: int) -> NDArray[np.bool_]:
+    """Return True for each group without an advantage."""
     return is_dead(scored.judged.reshape(-1, num_generations))

@@ -32,6 +32,7 @@ class LossInputs:
         old_logps: [n, T] under the policy that sampled; None if the policy that trains is that policy.
         sampled_logps: [n, T] as the sampler computed them; the same as `old_logps` if that is not None.
         teacher: Log-probabilities under the teacher; None without one.
+        taught: [n], True at completions that the teacher judges; None if it judges all.
         observation_weights: [n, T] weights of the tokens that tools and environments wrote, times the number of
             micro-batches; None without `grpo.observation_nll`.
         num_parts: Number of parts in which the completions go through the model, one after the other.
@@ -49,6 +50,7 @@ class LossInputs:
     sampled_logps: jax.Array | None = None
     teacher: TeacherLogps | None = None
     observation_weights: jax.Array | None = None
+    taught: jax.Array | None = None
     num_parts: int = field(default=1, metadata={"pytree_node": False})
 
 
@@ -94,6 +96,7 @@ def make_policy_loss(config: Config) -> Callable[[Any, LossInputs], tuple[jax.Ar
             teacher_logps=None if teacher is None else teacher.logps,
             top_logps=token_statistics.top_logps,
             observation_weights=observed,
+            taught=example.taught,
         )
         with jax.named_scope("loss"):
             loss, statistics = policy_objective(batch, example.settings)

@@ -15,9 +15,10 @@ from agent_tunix.config.schema import Config
 from agent_tunix.grpo.loss import LossInputs, objective_settings
 from agent_tunix.grpo.losses import ObjectiveSettings, completion_weights
 from agent_tunix.grpo.teacher import TeacherLogps
+from agent_tunix.grpo.teacher_prompts import ShownPrompts
 from agent_tunix.grpo.training_rows import TrainingRows, training_rows
 from agent_tunix.grpo.turn_advantages import row_advantages
-from agent_tunix.policy.mesh import place_numbers, place_rows
+from agent_tunix.policy.mesh import place_numbers, place_rows, row_shards
 from agent_tunix.sampling.lengths import bucket, bucket_of_any
 from agent_tunix.sampling.sampler import Completions
 
@@ -40,6 +41,7 @@ class MicroBatch:
         tokens: [n, T] ids of the completions, padded on the right.
         reference_logps: [n, T] under the reference policy; None without a KL penalty.
         teacher: Log-probabilities under the teacher; None without one.
+        taught: [n], True at completions that the teacher judges; None if it judges all.
         num_parts: Number of parts in which the rows go through the model.
     """
 
@@ -50,6 +52,7 @@ class MicroBatch:
     reference_logps: jax.Array | None
     teacher: TeacherLogps | None = None
     num_parts: int = 1
+    taught: np.ndarray | None = None
 
 
 def place_micro_batches(
@@ -93,6 +96,48 @@ def place_micro_batches(
             )
         )
     return placed
+
+
+def judge_shown(
+    micro_batches: Sequence[MicroBatch],
+    completions: Completions,
+    shown: ShownPrompts,
+    mesh: jax.sharding.Mesh,
+    teacher_pass: TeacherPass,
+) -> list[MicroBatch]:
+    """Dispatch the teacher's pass over micro-batches without forks, with prompts of its own.
+
+    These may be long, and there may be one for each completion. A pass therefore takes as many rows as hold at most
+    twice the pairs of tokens that the policy's own pass has.
+    """
+    group = len(completions.texts) // len(shown.tokens)
+
+    def judge(part: MicroBatch) -> MicroBatch:
+        n, T = part.tokens.shape
+        b, P = part.prompts.shape
+        num_prompts, width = n // group, shown.tokens.shape[1]
+        pairs, usual = num_prompts * width**2 + n * T * (width + T), b * P**2 + n * T * (P + T)
+        size = _rows_of_pass(num_prompts, -(-pairs // (2 * usual)), row_shards(mesh))
+        first = part.rows.start // group
+        starts = range(first, first + num_prompts, size)
+        parts = [(slice(start, start + size), slice(start * group, (start + size) * group)) for start in starts]
+        logps = [
+            teacher_pass(
+                place_rows(mesh, shown.tokens[prompts]),
+                place_rows(mesh, shown.lengths[prompts]),
+                place_rows(mesh, completions.tokens[rows, :T]),
+            )
+            for prompts, rows in parts
+        ]
+        return replace(part, teacher=_joined(logps), taught=shown.taught[part.rows])
+
+    return [judge(part) for part in micro_batches]
+
+
+def _rows_of_pass(num_rows: int, num_parts: int, shards: int) -> int:
+    """Return the most rows of one of at least `num_parts` equal passes, which a mesh divides if it divides them all."""
+    sizes = (size for size in range(num_rows // min(num_parts, num_rows), 0, -1) if num_rows % size == 0)
+    return next((size for size in sizes if num_rows % shards or size % shards == 0), num_rows)
 
 
 def _joined(parts: Sequence[_Logps]) -> _Logps:
@@ -140,7 +185,7 @@ def make_loss_inputs(
     observation_weights = rows.observation_weights
     settings = place_numbers(mesh, step_settings(rows, config))
     of_rows = row_advantages(advantages, rows, completions)
-    several_passes = grpo.num_iterations > 1
+    is_off_policy = grpo.num_iterations > 1 or grpo.replay_groups > 0
 
     def make(part: MicroBatch) -> LossInputs:
         own, T = part.rows, part.tokens.shape[1]
@@ -150,6 +195,8 @@ def make_loss_inputs(
             "weights": (weights[own] * len(micro_batches)).astype(np.float32),
             "sampled_logps": rows.logps[own, :T],
         }
+        if part.taught is not None:
+            arrays["taught"] = part.taught
         if observation_weights is not None:
             arrays["observation_weights"] = (observation_weights[own, :T] * len(micro_batches)).astype(np.float32)
         placed = place_rows(mesh, arrays)
@@ -160,8 +207,8 @@ def make_loss_inputs(
             settings=settings,
             reference_logps=part.reference_logps,
             teacher=part.teacher,
-            # Only the first pass trains the policy that sampled.
-            old_logps=placed["sampled_logps"] if several_passes else None,
+            # Only the first pass trains the policy that sampled, and only rows that are not replayed.
+            old_logps=placed["sampled_logps"] if is_off_policy else None,
             num_parts=part.num_parts,
             **placed,
         )

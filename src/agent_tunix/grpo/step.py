@@ -4,6 +4,8 @@
     dispatch the passes of reference policy and teacher over them      (`reference.py`, `teacher.py`)
     score them                                                         (the reward mixture)
     with dynamic sampling, replace dead groups by further prompts      (`dynamic_sampling.py`)
+    put kept hard groups in the places of groups that are still dead   (`replay_buffer.py`)
+    dispatch the pass of a teacher that is shown feedback              (`teacher_prompts.py`)
     take the advantage within each group                               (`rewards/advantages.py`, `rewards/turns.py`)
     μ times, for each micro-batch: gradient of the loss, update        (`loss.py`, `losses/`, `updater.py`)
     now and then, move the reference policy                            (`reference.py`)
@@ -14,11 +16,12 @@ rounding noise, which AdamW scales up to updates of full size. Such a step train
 the KL penalty needs no advantage: a teacher, the entropy bonus, or a loss of the user's own.
 
 A step depends only on weights, optimizer state, step number and configuration; with `engine.max_staleness` also on the
-completions that were sampled ahead (`ahead.py`).
+completions that were sampled ahead (`ahead.py`), and with `grpo.replay_groups` on the groups that are kept.
 
 The host waits for the device twice a step: for the completions and for the last update. The reference pass needs no
-reward, so it is dispatched before scoring, and the device works while rewards are computed. With dynamic sampling it
-follows scoring, which decides what trains.
+reward, so it is dispatched before scoring, and the device works while rewards are computed. With dynamic sampling or
+replay it follows scoring, which decides what trains. So does the pass of a teacher with a prompt of its own, which
+scores may be part of.
 
 `losses/`, `dynamic_sampling.py` and `rewards/advantages.py` state departures from the papers. `grpo.mask_truncated`
 (DAPO's overlong filtering) takes completions that were cut at the length limit out of the loss. Their rewards stay in
@@ -27,11 +30,12 @@ the mean and deviation of their group.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 
+from agent_tunix.config.data_sets import pass_rate_key
 from agent_tunix.config.schema import Config
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.errors import RewardFailureRateError
@@ -46,9 +50,17 @@ from agent_tunix.grpo.dynamic_sampling import (
     pass_rates,
 )
 from agent_tunix.grpo.losses.objective import trains_without_advantages
-from agent_tunix.grpo.micro_batches import MicroBatch, make_loss_inputs, place_micro_batches, step_settings
+from agent_tunix.grpo.micro_batches import (
+    MicroBatch,
+    judge_shown,
+    make_loss_inputs,
+    place_micro_batches,
+    step_settings,
+)
 from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.replay_buffer import KeptGroup, ReplayBuffer
 from agent_tunix.grpo.teacher import Teacher
+from agent_tunix.grpo.teacher_prompts import TeacherPrompts
 from agent_tunix.grpo.training_rows import training_rows
 from agent_tunix.grpo.turn_advantages import has_advantage, row_advantages
 from agent_tunix.grpo.update_metrics import describe_updates
@@ -82,9 +94,10 @@ class StepResult:
         updates_applied: Optimizer updates that changed the weights.
         updates_skipped: Updates that did not happen because no completion has an advantage.
         seconds: Wall time of rollout, reward and update.
-        sampled: With dynamic sampling, everything that was sampled.
-        pass_rates: With `data.sampling=pass_rate`, the share of completions that passed, by training row.
+        sampled: With dynamic sampling or replay, everything that was sampled.
+        pass_rates: If the rows of later steps depend on it, the share of completions that passed, by training row.
         num_waiting: With sampling ahead, the later steps that were sampled already when this one began.
+        num_kept: With replay, the groups kept after the step. Replayed samples have the `step` that sampled them.
         turn_advantages: [N, K] float32 with credit by turn, NaN after the last turn of each completion; else None.
     """
 
@@ -101,6 +114,7 @@ class StepResult:
     sampled: SamplingTally | None = None
     pass_rates: Mapping[int, float] | None = None
     num_waiting: int | None = None
+    num_kept: int | None = None
     turn_advantages: np.ndarray | None = None
 
 
@@ -118,6 +132,8 @@ class GrpoTrainer:
         episodes: Sampler of episodes, if the policy acts over several turns.
         teacher: The teacher of on-policy distillation.
         ahead: Completions that are sampled ahead; None if each step samples its own.
+        buffer: Groups that may train again; None without replay.
+        teacher_prompts: Writer of the teacher's prompts; None if the teacher sees those of the policy.
     """
 
     def __init__(
@@ -132,6 +148,8 @@ class GrpoTrainer:
         episodes: BatchSampler | None = None,
         teacher: Teacher | None = None,
         ahead: SamplingAhead | None = None,
+        buffer: ReplayBuffer | None = None,
+        teacher_prompts: TeacherPrompts | None = None,
     ) -> None:
         self.config = config
         self.sampler = sampler
@@ -140,6 +158,8 @@ class GrpoTrainer:
         self.reference = reference
         self._teacher = teacher
         self._ahead = ahead
+        self._buffer = buffer
+        self._teacher_prompts = teacher_prompts
         self._mixture = mixture
         self._score = score or mixture.score
         self._max_steps = max_steps
@@ -157,7 +177,8 @@ class GrpoTrainer:
         """
         grpo, timer = self.config.grpo, _PhaseTimer()
         completions = self._ahead.take(step) if self._ahead else self.sample(step, 0, batch)
-        micro_batches = None if grpo.dynamic_sampling_rounds else self.place(completions)
+        chooses = grpo.dynamic_sampling_rounds > 0 or self._buffer is not None
+        micro_batches = None if chooses else self.place(completions)
         timer.lap("rollout")
         rounds = [self.score(step, 0, batch, completions)]
         _check_failure_rate(rounds, self.config.rewards.max_failure_rate, step)
@@ -172,6 +193,7 @@ class GrpoTrainer:
             _check_failure_rate(rounds, self.config.rewards.max_failure_rate, step)
             timer.lap("reward")
         trained = fill_places(rounds, grpo.num_generations)
+        trained, kept = self._replay(step, rounds, trained)
         with phase("advantages"):
             advantages, of_turns = self._mixture.credited(
                 trained.samples, trained.scores, grpo.num_generations, grpo.advantage_scaling, Credit.of(grpo)
@@ -179,11 +201,15 @@ class GrpoTrainer:
         timer.lap("reward")
         with phase("update"):
             micro_batches = micro_batches or self.place(trained.completions)
+            micro_batches, of_teacher = self.teach(trained, micro_batches)
             policy, finite, applied = self.update(
                 trained.completions, advantages if of_turns is None else of_turns, micro_batches
             )
+            policy |= of_teacher
             if applied and self.reference and grpo.reference_sync_steps and step % grpo.reference_sync_steps == 0:
                 self.reference.sync(self.updater.policy, grpo.reference_sync_mix)
+            if self._buffer and (finite or applied):  # otherwise the step is taken again
+                self._buffer.groups = kept
         timer.lap("update")
         return StepResult(
             samples=trained.samples,
@@ -196,13 +222,14 @@ class GrpoTrainer:
             updates_applied=applied,
             updates_skipped=grpo.num_iterations if finite and not applied else 0,
             seconds=timer.seconds,
-            sampled=count_sampled(rounds, grpo.num_generations) if grpo.dynamic_sampling_rounds else None,
+            sampled=count_sampled(rounds, grpo.num_generations) if chooses else None,
             pass_rates=(
                 pass_rates(rounds, grpo.num_generations, self.config.data.pass_at)
-                if self.config.data.sampling == "pass_rate"
+                if pass_rate_key(self.config.data)
                 else None
             ),
             num_waiting=self._ahead.num_waiting if self._ahead else None,
+            num_kept=len(kept) if self._buffer else None,
             turn_advantages=of_turns,
         )
 
@@ -228,6 +255,19 @@ class GrpoTrainer:
             judged = judge(scores, totals, self.config.grpo.filter_by)
             return Scored(completions, samples, scores, totals, judged, batch.rows)
 
+    def _replay(self, step: int, rounds: Sequence[Scored], trained: Scored) -> tuple[Scored, tuple[KeptGroup, ...]]:
+        """Return the batch with kept groups in the places of dead ones, and the groups that are kept after the step."""
+        if self._buffer is None:
+            return trained, ()
+        batch, replayed, kept = self._buffer.fill_places(step, rounds, trained)
+        if not replayed:
+            return batch, kept
+        scores = list(batch.scores)
+        again = self._mixture.reweigh([scores[row] for row in replayed], [batch.samples[row] for row in replayed], step)
+        for row, score in zip(replayed, again, strict=True):
+            scores[row] = score
+        return replace(batch, scores=scores, totals=self._mixture.totals(scores)), kept
+
     def place(self, completions: Completions) -> list[MicroBatch]:
         """Bring completions to the device and dispatch the passes of reference policy and teacher over them."""
         with phase("reference"):
@@ -236,8 +276,18 @@ class GrpoTrainer:
                 self.config,
                 self.sampler.mesh,
                 self.reference.logps if self.reference else None,
-                self._teacher.judge if self._teacher else None,
+                self._teacher.judge if self._teacher and not self._teacher_prompts else None,
             )
+
+    def teach(
+        self, trained: Scored, micro_batches: list[MicroBatch]
+    ) -> tuple[list[MicroBatch], dict[str, float | None]]:
+        """Dispatch the pass of a teacher with prompts of its own; return its `policy/` metrics too, {} without one."""
+        if self._teacher is None or self._teacher_prompts is None:
+            return micro_batches, {}
+        shown = self._teacher_prompts.write(trained.samples, trained.scores, trained.totals, trained.completions)
+        judged = judge_shown(micro_batches, trained.completions, shown, self.sampler.mesh, self._teacher.judge)
+        return judged, {"taught_share": float(shown.taught.mean()), "teacher_prompts_cut": shown.num_cut}
 
     def update(
         self, completions: Completions, advantages: np.ndarray, micro_batches: Sequence[MicroBatch]
@@ -257,8 +307,11 @@ class GrpoTrainer:
         tokens = rows.mask.sum(axis=1)
         skipped = (
             self.config.grpo.skip_dead_steps
-            and not has_advantage(row_advantages(advantages, rows, completions), rows)
-            and not trains_without_advantages(step_settings(rows, self.config), self._teacher is not None)
+            and (
+                self.config.grpo.loss == "none"
+                or not has_advantage(row_advantages(advantages, rows, completions), rows)
+            )
+            and not trains_without_advantages(step_settings(rows, self.config), self._teaches(micro_batches, tokens))
         )
         records = self.updater.measure(inputs) if skipped else self.updater.apply(inputs, num_passes)
         policy = describe_updates(
@@ -273,6 +326,12 @@ class GrpoTrainer:
                 policy |= {name: None for name in policy if name.startswith(("grad_norm", "update_"))}
             return policy, finite, 0
         return policy, finite, (len(records) - (not finite)) // self.updater.accumulation
+
+    def _teaches(self, micro_batches: Sequence[MicroBatch], tokens: np.ndarray) -> bool:
+        """Return True if the teacher judges a token; `tokens` are the numbers of tokens of rows that take part."""
+        if self._teacher is None:
+            return False
+        return any(part.taught is None or bool(tokens[part.rows][part.taught].any()) for part in micro_batches)
 
 
 def _check_failure_rate(rounds: Sequence[Scored], allowed: float, step: int) -> None:

@@ -41,16 +41,22 @@ def describe_updates(
         # Always in nats per token: the weights of a loss that sums over tokens do not sum to 1.
         return float(found(name).mean()) / total_weight if total_weight else None
 
-    def observation_mean(name: str) -> float | None:
-        weight = found("observation_weight").sum()
+    def mean_over(name: str, weight_name: str) -> float | None:
+        weight = found(weight_name).sum()
         return float(found(name).sum() / weight) if weight else None
+
+    def observation_mean(name: str) -> float | None:
+        return mean_over(name, "observation_weight")
+
+    def taught_mean(name: str) -> float | None:
+        return mean_over(name, "teacher_weight") if "teacher_weight" in records[0] else weighed_mean(name)
 
     ends = [n for n, record in enumerate(records, 1) if n % accumulation == 0 or not record["finite"]]
     low, high = token_mean("clip_share_low"), token_mean("clip_share_high")
     return {
         "loss": float(found("loss").mean()),
         "kl": weighed_mean("kl") if "kl" in records[0] else None,
-        **optional("teacher_kl", weighed_mean),
+        **optional("teacher_kl", taught_mean),
         "clip_share": None if low is None or high is None else low + high,
         "clip_share_low": low,
         "clip_share_high": high,

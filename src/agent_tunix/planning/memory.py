@@ -22,7 +22,7 @@ from agent_tunix.errors import ConfigError
 from agent_tunix.planning.cache_plan import plan_cache
 from agent_tunix.planning.known_models import plannable_architecture
 from agent_tunix.policy.architecture import DELTA_CHUNK, Architecture
-from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
+from agent_tunix.policy.files.teacher import has_teacher_model, is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import CODE_BITS, Tensor, block_size, list_tensors
 from agent_tunix.policy.module_names import adapter_pattern, matches
 
@@ -160,7 +160,7 @@ def plan_memory(
 
 
 def _teacher_bytes(config: Config, compute_bytes: int, shape: MeshShape, trained: int, reference: int) -> int:
-    if config.grpo.teacher is None:
+    if not has_teacher_model(config):
         return 0
     if is_initial_policy(config):
         return 0 if reference and config.grpo.reference_sync_steps == 0 else trained

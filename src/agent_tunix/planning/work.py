@@ -22,7 +22,7 @@ from agent_tunix.planning.cache_plan import slot_bytes, state_bytes
 from agent_tunix.planning.known_models import plannable_architecture
 from agent_tunix.planning.memory import plan_memory
 from agent_tunix.policy.architecture import Architecture
-from agent_tunix.policy.files.teacher import is_initial_policy, teacher_model
+from agent_tunix.policy.files.teacher import SELF, is_initial_policy, teacher_model
 from agent_tunix.policy.files.tensors import Tensor, list_tensors
 
 _FLOAT32 = 4
@@ -138,12 +138,12 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
         phases = work_of_sampling(a, config, compute_bytes, shape, prompts=B, group=G)
     if config.grpo.beta != 0.0:
         phases["reference"] = _work_of_pass(a, config, compute_bytes, shape, model.lora_rank, gathered)
-    if config.grpo.teacher is not None and is_initial_policy(config):
-        phases["teacher"] = _work_of_pass(a, config, compute_bytes, shape, model.lora_rank, gathered)
+    if config.grpo.teacher is not None and (config.grpo.teacher == SELF or is_initial_policy(config)):
+        phases["teacher"] = _work_of_pass(a, config, compute_bytes, shape, model.lora_rank, gathered, of_teacher=True)
     elif config.grpo.teacher is not None:
         teacher = plannable_architecture(teacher_model(config))
         of_teacher = plan_memory(a, config, compute_bytes, MeshShape(1, 1, shape.tp)).teacher
-        phases["teacher"] = _work_of_pass(teacher, config, compute_bytes, shape, 0, of_teacher)
+        phases["teacher"] = _work_of_pass(teacher, config, compute_bytes, shape, 0, of_teacher, of_teacher=True)
     passes = 3 if model.remat else 2
     trained = plan_memory(a, config, compute_bytes, shape).gradients / 2
     updates = config.grpo.num_iterations
@@ -165,12 +165,25 @@ def work_of_step(a: Architecture, config: Config, compute_bytes: int, shape: Mes
 
 
 def _work_of_pass(
-    a: Architecture, config: Config, compute_bytes: int, shape: MeshShape, lora_rank: int, gathered: float
+    a: Architecture,
+    config: Config,
+    compute_bytes: int,
+    shape: MeshShape,
+    lora_rank: int,
+    gathered: float,
+    *,
+    of_teacher: bool = False,
 ) -> WorkEstimate:
-    """Return the work of a forward pass of a model over the completions of a step, with all logits."""
+    """Return the work of a forward pass of a model over the completions of a step, with all logits.
+
+    A teacher with prompts of its own has one for each completion. It is taken to be longer by a completion.
+    """
     B, N = config.training.batch_size, config.training.batch_size * config.grpo.num_generations
     P, T = prompt_tokens(config), episode_tokens(config)
-    counts, micro_batches = count_operations(a, lora_rank), B // micro_batch_size(config)
+    if of_teacher and (config.grpo.teacher == SELF or config.grpo.teacher_prompt is not None):
+        B, P = N, P + T
+    counts = count_operations(a, lora_rank)
+    micro_batches = config.training.batch_size // micro_batch_size(config)
     tokens, pairs = B * P + N * T, B * P**2 + N * T * (P + T)
     return WorkEstimate(
         flops=tokens * counts.of_token + pairs * counts.of_pair + N * T * counts.of_logits,

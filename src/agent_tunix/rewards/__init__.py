@@ -7,7 +7,7 @@ from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.advantages import compute_advantages, compute_group_advantages, register_advantage_estimator
 from agent_tunix.rewards.answers import extract_answer, verifiers  # noqa: F401  # verifiers run math-verify
 from agent_tunix.rewards.conventions import BaseReward, RewardConfig
-from agent_tunix.rewards.conventions.for_trl import score_each, to_trl
+from agent_tunix.rewards.conventions.for_trl import to_trl
 from agent_tunix.rewards.execution.probe import settle_completions
 from agent_tunix.rewards.fingerprint import Fingerprint, fingerprint
 from agent_tunix.rewards.mixture import Component, Mixture
@@ -48,7 +48,6 @@ __all__ = [
     "register_advantage_estimator",
     "register_reward_function",
     "resolve_reward",
-    "score_each",
     "settle_completions",
     "summarise",
     "to_trl",

@@ -72,7 +72,3 @@ class RewardRecipe:
     uploaded: UploadedSource | None = None
     by_value: bytes = field(default=b"", repr=False)
     sources: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-
-    def finish(self, reward: Any) -> Any:
-        """Return the reward that was built from this recipe; subclasses may wrap it."""
-        return reward

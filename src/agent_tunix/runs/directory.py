@@ -20,6 +20,7 @@ from agent_tunix.atomic_files import make_directory, write_atomically
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.file_locks import has_no_locks
+from agent_tunix.policy.files.teacher import has_teacher_model
 
 # A process that checks if a run is active, as the service often does, holds the lock for a few microseconds.
 _ATTEMPTS, _PAUSE_S = 10, 0.02
@@ -113,7 +114,8 @@ def with_absolute_places(config: Config) -> Config:
         mixture={name: _absolute_set(one, data.source) for name, one in data.mixture.items()},
     )
     model = dataclasses.replace(model, path=_absolute_where_it_is(model.path))
-    grpo = dataclasses.replace(grpo, teacher=_absolute_where_it_is(grpo.teacher))
+    if has_teacher_model(config):
+        grpo = dataclasses.replace(grpo, teacher=_absolute_where_it_is(grpo.teacher))
     return dataclasses.replace(config, training=training, data=data, model=model, grpo=grpo)
 
 

@@ -15,9 +15,10 @@ from agent_tunix.data.sources import find_source
 from agent_tunix.errors import ConfigError
 from agent_tunix.planning.mesh_choice import shape_problems
 from agent_tunix.policy.chat.chat_template import read_chat_template
+from agent_tunix.policy.chat.teacher_template import TeacherTemplate, read_teacher_prompt
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_model_directory, is_on_hub
-from agent_tunix.policy.files.teacher import TEACHER, check_teacher, teacher_model
+from agent_tunix.policy.files.teacher import TEACHER, check_teacher, has_teacher_model, teacher_model
 from agent_tunix.policy.module_names import check_experts
 from agent_tunix.rewards import EpisodeSummary, Mixture, Sample, settle_completions
 from agent_tunix.rewards.execution.probe import try_rewards
@@ -66,13 +67,17 @@ def preflight(
         register_own_algorithm(config, working_directory)
     if not is_on_hub(config.model):  # The run downloads a hub's model, so that its log reports the download.
         _check_model(config, find_model_directory(config.model))
-    if config.grpo.teacher is not None:
+    if has_teacher_model(config):
         teacher = teacher_model(config)
         if not (is_on_hub(config.model) or is_on_hub(teacher, TEACHER)):
             check_teacher(config, find_model_directory(config.model), find_model_directory(teacher, TEACHER))
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
     examples = peek_examples(config)
+    if (prompt := config.grpo.teacher_prompt) is not None:
+        template = TeacherTemplate(read_teacher_prompt(prompt))
+        for row in examples.values():
+            template.check(row.columns, row.prompt)
     with explaining_missing(run):
         check_environments(config, working_directory, examples)
     mixture = resolve_from_config(config, working_directory, run)

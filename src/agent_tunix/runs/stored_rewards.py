@@ -284,10 +284,9 @@ def replay_run(
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     mixture = resolve_for_replay(config, stored, is_own=change.reward is None)
     kept = unchanged_components(stored, mixture) if reuse else []
-    recorded, rows = recorded_steps(stored, steps), stored.rows
     with placed([mixture], config) as (ready,):
         replayed = replays.replay(
-            *(ready, recorded, rows),
+            *(ready, recorded_steps(stored, steps)),
             num_generations=group_size,
             scaling=scaling,
             reuse=kept,
@@ -297,17 +296,28 @@ def replay_run(
     return comparison, changed_since_run(stored, mixture)
 
 
-def repeat_run(
-    stored: StoredRun, change: RewardChange, repeats: int, *, steps: str | None = None, trust: bool = False
-) -> replays.Repeats:
-    """Score the stored completions several times, without the cache of judges; the arguments are of `replay_run`."""
+def score_twice(
+    stored: StoredRun, change: RewardChange, *, steps: str | None = None, num_shown: int = 10, trust: bool = False
+) -> replays.ReplayComparison:
+    """Score the stored completions twice, without the cache of judges, and compare; arguments are of `replay_run`."""
     config = _prepare(stored, change, trust)
-    mixtures = [without_cache(resolve_for_replay(config, stored, is_own=change.reward is None)) for _ in range(repeats)]
-    recorded, rows = recorded_steps(stored, steps), stored.rows
+    mixtures = [without_cache(resolve_for_replay(config, stored, is_own=change.reward is None)) for _ in range(2)]
+    with placed(mixtures, config) as (first, second):
+        return contrast_on_run(first, second, stored, config, steps=steps, num_shown=num_shown)
+
+
+def contrast_on_run(
+    first: Mixture, second: Mixture, stored: StoredRun, config: Config, *, steps: str | None, num_shown: int
+) -> replays.ReplayComparison:
+    """Compare the scores of two rewards on the stored completions of a run; the arguments are of `replay_run`."""
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
-    with placed(mixtures, config) as ready:
-        credit = Credit.of(config.grpo)
-        return replays.repeat(ready, recorded, rows, num_generations=group_size, scaling=scaling, credit=credit)
+    contrasted = replays.contrast(
+        *(first, second, recorded_steps(stored, steps)),
+        num_generations=group_size,
+        scaling=scaling,
+        credit=Credit.of(config.grpo),
+    )
+    return replays.compare(contrasted, group_size, num_shown)
 
 
 def _prepare(stored: StoredRun, change: RewardChange, trust: bool) -> Config:

@@ -8,14 +8,14 @@ Importing this package loads no web framework. `create_app` does; the extra `ser
 
 from typing import TYPE_CHECKING
 
-from agent_tunix.service.settings import ReplayLimits, ServiceSettings, TryLimits
+from agent_tunix.service.settings import ServiceSettings, TryLimits
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from agent_tunix.store.opening import Store
 
-__all__ = ["ReplayLimits", "ServiceSettings", "TryLimits", "create_app"]
+__all__ = ["ServiceSettings", "TryLimits", "create_app"]
 
 
 def create_app(settings: ServiceSettings, store: "Store") -> "FastAPI":

@@ -20,19 +20,6 @@ class TryLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayLimits:
-    """Limits of a replay of a changed function on the stored completions of a run."""
-
-    max_completions: int = 2000
-    timeout_s: float = 2.0  # wall time of a call, per completion that it scores
-    total_timeout_s: float = 60.0  # wall time of all scoring; completions not scored by then have the outcome `timeout`
-    memory_mb: int = 1024  # memory that each process may allocate beyond what it holds before the function is loaded
-    workers: int = 2
-    movers: int = 12  # completions shown, those that move most
-    at_once: int = 2  # replays that run at the same time; more are refused and may be repeated
-
-
-@dataclass(frozen=True, slots=True)
 class ServiceSettings(ServerSettings):
     """Options of `agent-tunix serve`."""
 
@@ -41,4 +28,3 @@ class ServiceSettings(ServerSettings):
     runs: tuple[Path, ...] = ()  # directories that are searched for runs
     allow_unsandboxed: bool = False  # True to run uploaded code on a machine that cannot isolate it
     tries: TryLimits = field(default_factory=TryLimits)
-    replays: ReplayLimits = field(default_factory=ReplayLimits)

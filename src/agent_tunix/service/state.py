@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from agent_tunix.service.limits import TokenBuckets
-from agent_tunix.service.replays import Replays
 from agent_tunix.service.runs import RunIndex
 from agent_tunix.service.settings import ServiceSettings
 from agent_tunix.service.threads import StoreCalls, WorkThreads
@@ -23,8 +22,6 @@ class Service:
     calls: StoreCalls
     buckets: TokenBuckets  # rate limits of keys
     tries: Tries
-    reviews: WorkThreads
-    replays: Replays
     runs: RunIndex
     run_reads: WorkThreads
 
@@ -33,17 +30,12 @@ class Service:
         """Return a service with the given settings."""
         buckets = TokenBuckets(settings.requests_per_second, settings.burst)
         tries = Tries(settings.tries, settings.allow_unsandboxed)
-        replays = Replays(settings.replays, settings.allow_unsandboxed)
         return cls(
             settings,
             store,
             StoreCalls(store),
             buckets,
             tries,
-            # Apart from uploads: checking a hostile source takes ten seconds, and users without write access must not
-            # delay uploads.
-            WorkThreads("reviews", 2, 18, "sources are being inspected"),
-            replays,
             RunIndex(settings.runs),
             WorkThreads("run-reads", 4, 68, "reads of runs are queued"),
         )
@@ -51,8 +43,6 @@ class Service:
     def close(self) -> None:
         """Wait for work that has started; the store stays open."""
         self.tries.close()
-        self.replays.close()
-        self.reviews.close()
         self.run_reads.close()
         self.calls.close()
 

@@ -2,17 +2,24 @@
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent_tunix.errors import RewardError, SandboxUnavailableError
-from agent_tunix.rewards import Sample, Score, resolve_reward
+from agent_tunix.rewards import Outcome, Sample, Score, resolve_reward
+from agent_tunix.rewards.execution import ExecutionSettings, Runner
+from agent_tunix.rewards.execution.runner import IsolatedReward
 from agent_tunix.rewards.uploaded import UploadedSource, lines_forgotten
-from agent_tunix.service.scoring import Deadline, in_workers
 from agent_tunix.service.settings import TryLimits
 from agent_tunix.service.threads import WorkThreads
 from agent_tunix.web.problems import Problem
+
+# Groups that are requested before their results are read.
+_AHEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +72,43 @@ def try_reward(
         RewardError: The function cannot be called at all.
         SandboxUnavailableError: It cannot be isolated here, and may not run otherwise.
     """
-    deadline = Deadline("try", limits.total_timeout_s)
     started = time.monotonic()
     with lines_forgotten(source):
         (component,) = resolve_reward(source.id, fetch=lambda _: source).components
         component.reward.check_parameters(set.intersection(*(set(row.columns) for row in rows)))
-        with in_workers(component.reward, limits, 1, deadline, allow_unsandboxed) as reward:
+        settings = ExecutionSettings(
+            "process",
+            limits.timeout_s,
+            limits.memory_mb,
+            num_workers=1,
+            start_timeout_s=limits.total_timeout_s,
+            allow_unsandboxed=allow_unsandboxed,
+        )
+        with Runner(component.reward, settings) as runner:
+            reward: Any = runner.reward
+            assert isinstance(reward, IsolatedReward)  # uploaded code is called nowhere else
             groups = [_samples(row, number, step) for number, row in enumerate(rows)]
-            scores = iter(reward.score([sample for group in groups for sample in group]))
+            scores = iter(_score(reward, groups, limits.total_timeout_s))
             by_row = [list(itertools.islice(scores, len(group))) for group in groups]
     return Tried(by_row, time.monotonic() - started)
+
+
+def _score(reward: IsolatedReward, groups: list[list[Sample]], seconds: float) -> list[Score]:
+    """Score the samples of all groups; those without a score after `seconds` have the outcome `timeout`."""
+    end = time.monotonic() + seconds
+    late = f"the time limit of the whole try, {seconds:g} s, was reached before it was scored"
+    parts = [list(itertools.chain(*groups))] if getattr(reward, "needs_batch", False) else groups
+    futures: deque[Future[list[Score]]] = deque()
+    scores: list[Score] = []
+    for number, part in enumerate(parts):
+        # Waiting results, with all extras of the function, use memory here, so few are requested ahead.
+        ahead = number + len(futures)
+        futures += (reward.begin(later) for later in parts[ahead : number + _AHEAD])
+        try:
+            scores += futures.popleft().result(max(0.0, end - time.monotonic()))
+        except FutureTimeoutError:
+            scores += [Score.failed(Outcome.TIMEOUT, late)] * len(part)
+    return scores
 
 
 def _samples(row: TrialRow, number: int, step: int) -> list[Sample]:

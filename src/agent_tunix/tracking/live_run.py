@@ -5,13 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from agent_tunix.errors import ConfigError, RunDirectoryError
+from agent_tunix.errors import ConfigError
 from agent_tunix.tracking.findings_file import read_intact_findings
 from agent_tunix.tracking.metrics_file import to_plain
 from agent_tunix.tracking.metrics_tail import MetricsTail, read_last_rows
 from agent_tunix.tracking.report.live import LiveCurves
 from agent_tunix.tracking.rollouts.pages import RolloutPages
-from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.workbench.diagnosis import Finding
 
 _COMPONENT = re.compile(r"rewards/([^/]+)/mean")
@@ -40,15 +39,6 @@ class LiveRun:
     def config(self) -> dict[str, Any] | None:
         """Configuration of the run as plain values; None if it cannot be read."""
         return read_plain_config(self.root)
-
-    @property
-    def reward_components(self) -> dict[str, dict[str, Any]]:
-        """Components of the reward from the fingerprint; empty if it cannot be read."""
-        try:
-            components: dict[str, dict[str, Any]] = StoredRun(self.root).fingerprint.get("components", {})
-        except RunDirectoryError:
-            return {}
-        return components
 
     def components(self) -> list[str]:
         """Return the names of the reward's components, without the total, in the order of the last rows of metrics.

@@ -7,7 +7,7 @@ shown, but its files stay as they are.
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from flax import nnx
 
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError
-from agent_tunix.rewards import Fingerprint, Mixture
+from agent_tunix.rewards import Fingerprint
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.reporter import RunReporter
+from agent_tunix.runs.weights.base_model import METADATA_KEY
 from agent_tunix.runs.weights.checkpoints import Checkpoints, Restored, State, size_of
 from agent_tunix.runs.weights.continuing import copy_history, naming_both
 from agent_tunix.runs.weights.initial import describe_initial
@@ -69,7 +70,6 @@ class RunCheckpoints:
         opened: The run.
         components: The parts of the run. Restoring changes their weights and states.
         config: Configuration of the run.
-        mixture: The reward, whose state the checkpoints hold.
         reward: Fingerprint of the reward.
         budget: The run's time budget.
 
@@ -83,7 +83,6 @@ class RunCheckpoints:
         opened: OpenedRun,
         components: TrainingComponents,
         config: Config,
-        mixture: Mixture,
         reward: Fingerprint,
         budget: TimeBudget,
     ) -> None:
@@ -94,7 +93,6 @@ class RunCheckpoints:
         self._processes = opened.processes
         self._components = components
         self._config = config
-        self._mixture = mixture
         self._budget = budget
         self._max_steps = components.batches.num_steps
         self._record = read_record(opened.continued or opened.paths)
@@ -180,7 +178,7 @@ class RunCheckpoints:
             return
         with phase("checkpoint"), spend("checkpoints"):
             data = self._components.batches.fingerprint(step)
-            metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
+            metadata = {**self._metadata, "data": data}
             if self._components.by_pass_rate:
                 metadata["pass_rates"] = self._components.by_pass_rate.state_dict()
             if has_extra:
@@ -192,7 +190,7 @@ class RunCheckpoints:
                 after=reporter.barrier(),
                 measured=self._budget.measured(TimedPart.CHECKPOINT),
                 then=lambda: self._record_newest(step),
-                files=ahead.files(step) if (ahead := self._components.ahead) else None,
+                files=self._files(step),
             )
         self.saved_step = step
         self._processes.remember(how_to_resume(self._paths.root, step))
@@ -208,6 +206,19 @@ class RunCheckpoints:
     def flush(self) -> None:
         """Wait until all checkpoints are written."""
         self._saver.flush()
+
+    def _files(self, step: int) -> Callable[[], Mapping[str, bytes]] | None:
+        """Return what reads the further files of the checkpoint of a step; None if it has none."""
+        if ahead := self._components.ahead:
+            return ahead.files(step)
+        buffer = self._components.buffer
+        return buffer.files(self._kept_groups_are_made_of()) if buffer else None
+
+    def _kept_groups_are_made_of(self) -> object:
+        """Return the settings with which kept groups can be replayed."""
+        config, metadata = self._config, self._metadata
+        names = ("num_generations", "prompts", "reward", METADATA_KEY)
+        return [metadata[name] for name in names], config.generation, config.environment, config.grpo.filter_by
 
     def _read_latest(self) -> Restored | None:
         """Return the newest intact checkpoint; None if a run that resumes has none."""
@@ -232,11 +243,12 @@ class RunCheckpoints:
             check_resumable(restored, self._metadata, config, components, self._method, root)
             if self._method == GRPO:
                 check_reward(restored.metadata, self._metadata, config)
-            self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
             if components.by_pass_rate:
                 components.by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
             if components.ahead:
                 components.ahead.load(restored.directory, restored.step)
+            if components.buffer:
+                components.buffer.load(restored.directory, self._kept_groups_are_made_of())
         write_state(components.updater, components.moving_reference, restored.state)
 
     def _restore_rows(self, restored: Restored, best: BestSoFar) -> None:

@@ -13,35 +13,49 @@ import optax
 from flax import nnx
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.episodes import episode_tokens
 from agent_tunix.config.optimizers import REST, parameter_groups, summary
 from agent_tunix.config.schema import Config
-from agent_tunix.data import BatchOrder, Example, load_evaluation, load_splits, make_order
+from agent_tunix.data import BatchOrder, Example, PromptEncoder, load_evaluation, load_splits, make_order
 from agent_tunix.data.pass_rates import PassRateOrder
 from agent_tunix.data.prompt_lengths import EpisodeOverhead, prompt_limit, with_prompt_length
 from agent_tunix.data.prompting import Prompts, encode_examples, fingerprint_prompts, measure_stream, settle_prompts
+from agent_tunix.data.set_shares import SetShareOrder
 from agent_tunix.data.step_batches import Batches, LoadedBatches, PrefetchedBatches, StreamedBatches
+from agent_tunix.data.tool_schemas import read_tools
 from agent_tunix.distributed import here
+from agent_tunix.environments.running import EnvironmentSet
 from agent_tunix.errors import ConfigError
 from agent_tunix.grpo.ahead import SamplingAhead, VersionedSampler, settle_correction
 from agent_tunix.grpo.loss import make_policy_loss
 from agent_tunix.grpo.reference import ReferencePolicy
+from agent_tunix.grpo.replay_buffer import ReplayBuffer
 from agent_tunix.grpo.step import GrpoTrainer
 from agent_tunix.grpo.teacher import Teacher
+from agent_tunix.grpo.teacher_prompts import TeacherPrompts
 from agent_tunix.grpo.updater import PolicyUpdater
 from agent_tunix.planning.open_mesh import open_mesh
+from agent_tunix.policy.chat.teacher_template import DEFAULT, TeacherTemplate
 from agent_tunix.policy.chat.tokenizer import Tokenizer
 from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.config_file import read_context_length
 from agent_tunix.policy.files.directory import find_model_directory
 from agent_tunix.policy.files.model_digest import digest_model
-from agent_tunix.policy.files.teacher import TEACHER, check_teacher, is_initial_policy, teacher_model
+from agent_tunix.policy.files.teacher import (
+    SELF,
+    TEACHER,
+    check_teacher,
+    has_teacher_model,
+    is_initial_policy,
+    teacher_model,
+)
 from agent_tunix.policy.model import copy_reference, count_parameters, load_frozen, load_policy
 from agent_tunix.policy.optimizer import check_groups, make_labels, make_optimizer
 from agent_tunix.policy.schedules import RateSchedule, make_schedules
 from agent_tunix.rewards import Mixture
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.sample import ScoringFunction
-from agent_tunix.runs.environment_setup import EpisodeHost, episode_overhead
+from agent_tunix.runs.environment_setup import EpisodeHost, episode_overhead, make_episode_encoder
 from agent_tunix.runs.shown_prompts import PromptShower, ShownPrompt
 from agent_tunix.runs.weights.initial import load_initial
 from agent_tunix.runs.weights.judge_models import judge_configs, load_judges
@@ -72,7 +86,8 @@ class TrainingComponents:
     updater: PolicyUpdater
     reference: ReferencePolicy | None  # the reference policy; None without a KL penalty
     teacher: Teacher | None  # the teacher; None without one
-    teacher_directory: Path | None
+    teacher_prompts: TeacherPrompts | None  # writer of its prompts; None if it sees those of the policy
+    teacher_directory: Path | None  # None also if the teacher is the policy itself
     teacher_digest: str | None
     # Function from the number of earlier updates to the learning rate of an update.
     learning_rate: Callable[[int], float]
@@ -89,11 +104,25 @@ class TrainingComponents:
             return None
         return SamplingAhead(self.config, cast(VersionedSampler, self.batch_sampler), self.batches, here())
 
+    @functools.cached_property
+    def buffer(self) -> ReplayBuffer | None:
+        """The groups that may train again; None without replay."""
+        grpo = self.config.grpo
+        if grpo.replay_groups == 0:
+            return None
+        if here().count > 1:
+            raise ConfigError(
+                f"grpo.replay_groups={grpo.replay_groups} must be 0 in a run of several processes, which are not "
+                "supported yet; set it to 0, or train in one process",
+                code="invalid_replay",
+            )
+        return ReplayBuffer(self.config.seed, grpo.replay_groups, grpo.replay_max_age, grpo.num_generations)
+
     @property
-    def by_pass_rate(self) -> PassRateOrder | None:
+    def by_pass_rate(self) -> PassRateOrder | SetShareOrder | None:
         """The order of the rows if it depends on pass rates, and so belongs in a checkpoint, else None."""
         order = self.batches.order if isinstance(self.batches, LoadedBatches) else None
-        return order if isinstance(order, PassRateOrder) else None
+        return order if isinstance(order, PassRateOrder | SetShareOrder) else None
 
     @property
     def moving_reference(self) -> ReferencePolicy | None:
@@ -125,7 +154,7 @@ def build_components(
     directory = find_model_directory(config.model)
     config = settle_correction(settle_prompts(config))
     teacher_directory = None
-    if config.grpo.teacher is not None:
+    if has_teacher_model(config):
         teacher_directory = find_model_directory(teacher_model(config), TEACHER)
         check_teacher(config, directory, teacher_directory)
     with spend("data"):
@@ -152,7 +181,7 @@ def build_components(
         updater = make_updater(config, policy, make_optimizer(config.optimizer), mesh, schedules)
         reference = make_reference(config, policy)
     teacher = None
-    if teacher_directory is not None:
+    if config.grpo.teacher is not None:
         with spend("teacher"):
             teacher = make_teacher(config, teacher_directory, policy, reference, mesh)
     generation = config.generation
@@ -179,8 +208,9 @@ def build_components(
         updater=updater,
         reference=reference,
         teacher=teacher,
+        teacher_prompts=make_teacher_prompts(config, tokenizer, environments, read_context_length(directory)),
         teacher_directory=teacher_directory,
-        teacher_digest=None if teacher_directory is None else digest_model(teacher_directory),
+        teacher_digest=config.grpo.teacher if teacher_directory is None else digest_model(teacher_directory),
         learning_rate=lambda count: float(_rate(schedules[REST], np.int32(count))),
     )
 
@@ -217,26 +247,59 @@ def make_reference(config: Config, policy: nnx.Module) -> ReferencePolicy | None
 
 
 def make_teacher(
-    config: Config, directory: Path, policy: nnx.Module, reference: ReferencePolicy | None, mesh: jax.sharding.Mesh
+    config: Config,
+    directory: Path | None,
+    policy: nnx.Module,
+    reference: ReferencePolicy | None,
+    mesh: jax.sharding.Mesh,
 ) -> Teacher:
     """Return the teacher of a run.
 
-    If it is the policy before training, it is the reference policy, or it shares the frozen weights of the policy.
+    The policy itself is no copy. If the teacher is the policy before training, it is the reference policy, or it shares
+    the frozen weights of the policy.
 
     Args:
         config: Configuration of the run.
-        directory: Directory of the teacher.
+        directory: Directory of the teacher; None for the policy itself.
         policy: The policy before training.
         reference: The reference policy; None without a KL penalty.
         mesh: Mesh of the policy.
     """
-    if not is_initial_policy(config):
-        model: nnx.Module = load_frozen(directory, teacher_model(config), mesh)
+    if directory is None:
+        model = policy
+    elif not is_initial_policy(config):
+        model = load_frozen(directory, teacher_model(config), mesh)
     elif reference is not None and config.grpo.reference_sync_steps == 0:
         model = reference.model
     else:
         model = copy_reference(policy)
     return Teacher(model, config.generation.temperature, config.grpo.teacher_top_k)
+
+
+def make_teacher_prompts(
+    config: Config, tokenizer: Tokenizer, environments: EpisodeHost | None, context: int | None
+) -> TeacherPrompts | None:
+    """Return the writer of the teacher's prompts; None if it sees those of the policy."""
+    grpo = config.grpo
+    if grpo.teacher is None or (grpo.teacher_prompt is None and grpo.teacher != SELF):
+        return None
+    encoder, of_episodes = PromptEncoder(tokenizer, config.prompt), make_episode_encoder(config, tokenizer)
+
+    def split(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Any]) -> list[str]:
+        if isinstance(environments, EnvironmentSet):
+            return of_episodes.split_prompt(messages, environments.declared_tools(columns))
+        return encoder.split(messages, () if environments else read_tools(columns, is_padded=True))
+
+    return TeacherPrompts(
+        TeacherTemplate(DEFAULT if grpo.teacher_prompt is None else grpo.teacher_prompt),
+        tokenizer,
+        split,
+        of_episodes.shorten,
+        limit=None if context is None else context - episode_tokens(config),
+        num_generations=grpo.num_generations,
+        pass_at=config.data.pass_at,
+        share=here().from_first,
+    )
 
 
 def make_trainer(components: TrainingComponents, mixture: Mixture, score: ScoringFunction | None = None) -> GrpoTrainer:
@@ -258,6 +321,8 @@ def make_trainer(components: TrainingComponents, mixture: Mixture, score: Scorin
         components.episodes,
         components.teacher,
         components.ahead,
+        components.buffer,
+        components.teacher_prompts,
     )
 
 

@@ -31,6 +31,7 @@ class StepMetrics:
 
     def __init__(self, mixture: Mixture, config: Config) -> None:
         self._mixture = mixture
+        self._num_generations = config.grpo.num_generations
         self._sets = list(config.data.mixture)
         self.of_rewards = RewardMetrics(
             mixture,
@@ -84,6 +85,10 @@ class StepMetrics:
             row |= {"engine/staleness/mean": float(ages.mean()), "engine/staleness/max": int(ages.max())}
         if result.num_waiting is not None:
             row["engine/queue"] = result.num_waiting
+        if result.num_kept is not None:
+            ages = [step - sample.step for sample in result.samples[:: self._num_generations] if sample.step < step]
+            age = float(np.mean(ages)) if ages else None
+            row |= {"replay/groups": len(ages), "replay/age_mean": age, "replay/kept": result.num_kept}
         row["policy/learning_rate"] = learning_rate
         row["policy/updates"] = result.updates_applied
         row["policy/updates_skipped"] = result.updates_skipped
@@ -99,7 +104,7 @@ class StepMetrics:
 
 
 def _sampling_metrics(sampled: SamplingTally) -> dict[str, Any]:
-    """Return metrics of all completions of dynamic sampling. Other metrics describe only those that trained."""
+    """Return metrics of all completions that were sampled. Other metrics describe only those that trained."""
     row: dict[str, Any] = {
         "sampling/rounds": sampled.rounds,
         "sampling/groups": sampled.groups,

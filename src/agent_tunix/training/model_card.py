@@ -13,6 +13,7 @@ from agent_tunix.config.episodes import prompt_tokens
 from agent_tunix.config.preferences import preference_settings
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
+from agent_tunix.policy.files.teacher import SELF
 from agent_tunix.tracking import compare_ends
 from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.report.charts import SECTIONS
@@ -106,6 +107,10 @@ def _base_model(config: Config) -> str | None:
     return "the model that agent_tunix ships" if config.model.path is None else _model_name(config.model.path)
 
 
+def _teacher_name(teacher: str) -> str:
+    return "the policy itself" if teacher == SELF else _model_name(teacher)
+
+
 def _model_name(path: str) -> str:
     return path.removeprefix("hf://") if "://" in path else Path(path).name
 
@@ -143,7 +148,7 @@ def _settings(config: Config, method: str) -> dict[str, Any]:
         "updates per batch": grpo.num_iterations,
         "KL weight β": grpo.beta,
         "clip ε": grpo.epsilon,
-        **({} if grpo.teacher is None else {"teacher": _model_name(grpo.teacher)}),
+        **({} if grpo.teacher is None else {"teacher": _teacher_name(grpo.teacher)}),
     }
     if method == "prefer":
         preferences = preference_settings(config.prefer)

@@ -238,10 +238,10 @@ def record_start(
     own_code = describe_own_code(config, mixture)
     warn_of_changes(paths.root, own_code)
     environment |= {OWN_CODE: own_code, uploaded_rewards.KEY: uploaded_rewards.pin_uploaded(mixture, paths.root)}
-    if (teacher := components.teacher_directory) is not None:
+    if components.teacher is not None:
         environment["teacher"] = {
             "path": config.grpo.teacher,
-            "directory": str(teacher),
+            "directory": None if components.teacher_directory is None else str(components.teacher_directory),
             "digest": components.teacher_digest,
         }
     if components.first_prompt is not None:

@@ -123,9 +123,7 @@ class RunSession:
         names = [component.name for component in self._mixture.components]
         self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps, figures)
         self.fingerprint = fingerprint(self._mixture)
-        self._checkpoints = RunCheckpoints(
-            method, opened, components, self._config, self._mixture, self.fingerprint, self._budget
-        )
+        self._checkpoints = RunCheckpoints(method, opened, components, self._config, self.fingerprint, self._budget)
         self._start = StartingPoint()
         self.reporter: RunReporter = SilentReporter()
         self._reports: dict[str, Path] = {}
@@ -250,8 +248,6 @@ class RunSession:
             row |= self._by_pass_rate.observe(step, result.pass_rates)
         if not outcome.finite:
             self.reporter.record(step, row, result)
-            if outcome.updates_applied:  # the step changed the weights, so a resumed run continues after it
-                self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, outcome)
         is_judged = is_last or is_due(step, training.eval_every_n_steps)
         evaluation = self._evaluate(step, row, result) if is_judged else NO_METRICS
@@ -351,7 +347,7 @@ class RunSession:
         *,
         judged: bool,
     ) -> bool:
-        """Pass a row to the reporter, to component weights that follow a metric, and to early stopping.
+        """Pass a row to the reporter and to early stopping.
 
         Only the reporter gets the extra metrics.
 
@@ -360,9 +356,7 @@ class RunSession:
         """
         is_best_with_extra = bool(extra) and self._best.would_be(step, {**row, **extra})
         self.reporter.record(step, row, result, extra)
-        row = self._agree_on(row)
-        self._mixture.observe(step, row)
-        return self._best.observe(step, row, judged) or is_best_with_extra
+        return self._best.observe(step, self._agree_on(row), judged) or is_best_with_extra
 
     def _agree_on(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the first process's numbers of a row.

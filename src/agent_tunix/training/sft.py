@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_tunix.config.checks import micro_batch_size
+from agent_tunix.config.data_sets import pass_rate_key
 from agent_tunix.runs.preflight import ValidatedConfig
 from agent_tunix.runs.reward_setup import OWN_REWARD
 from agent_tunix.runs.weights.judge_models import local_judges
@@ -84,9 +85,9 @@ def _train_on_rows(
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_run(validated, root, overrides))
         config = opened.validated.config
-        if config.data.sampling == "pass_rate":
-            _LOGGER.info("data.sampling=pass_rate has no effect, because this run samples nothing")
-            config = replace(config, data=replace(config.data, sampling="uniform"))
+        if key := pass_rate_key(config.data):
+            _LOGGER.info("%s=pass_rate has no effect, because this run samples nothing", key)
+            config = replace(config, data=replace(config.data, sampling="uniform", set_shares="fixed"))
         settings, rewards = config.evaluation, config.rewards
         scores = settings.with_rewards or settings.correct == OWN_REWARD
         judges = local_judges(validated.mixture if scores else None, validated.correct)

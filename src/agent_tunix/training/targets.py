@@ -81,7 +81,9 @@ def without_sampling(validated: ValidatedConfig, *, reference_weight: float = 0.
         reference_weight: Weight of the reference policy in the loss; 0 without one.
     """
     config = validated.config
-    grpo = replace(config.grpo, beta=reference_weight, num_iterations=1, reference_sync_steps=0, teacher=None)
+    grpo = replace(
+        config.grpo, beta=reference_weight, num_iterations=1, reference_sync_steps=0, teacher=None, replay_groups=0
+    )
     return replace(validated, config=replace(config, grpo=grpo))
 
 

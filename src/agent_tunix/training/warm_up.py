@@ -63,6 +63,8 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
     if components.teacher is not None:
         judged = jax.eval_shape(components.teacher.judge, first.prompts, first.prompt_lengths, first.tokens)
         example = dataclasses.replace(example, teacher=judged)
+    if components.teacher_prompts is not None:
+        example = dataclasses.replace(example, taught=jax.device_put(np.ones(len(first.tokens), np.bool_)))
     # The update takes longest to compile, so it starts first.
     components.updater.compile_ahead(executor, example)
     if components.engines is None:
@@ -76,7 +78,7 @@ def _compile(executor: ThreadPoolExecutor, components: TrainingComponents, batch
         )
     if components.reference is not None:
         components.reference.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
-    if components.teacher is not None:
+    if components.teacher is not None and components.teacher_prompts is None:  # the lengths of its own are not known
         components.teacher.compile_ahead(executor, first.prompts, first.prompt_lengths, first.tokens)
 
 

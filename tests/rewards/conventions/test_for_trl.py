@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_tunix.rewards import Mixture, Sample, Score, resolve_reward, score_each, to_trl
+from agent_tunix.rewards import Mixture, Sample, Score, resolve_reward, to_trl
 
 
 def seen(response: str, prompt: str, unit: str, step: int, metadata: dict[str, object]) -> float:
@@ -32,23 +32,6 @@ def test_a_completion_without_a_score_is_none_and_components_are_logged() -> Non
     values = reward(prompts=["a", "b"], completions=completions, answer=["4", "many"], log_metric=logged.__setitem__)
     assert values == [pytest.approx(1.05), None]
     assert logged == {"correct/mean": 1.0, "tags/mean": 0.5}
-
-
-def test_each_completion_of_an_uploaded_function_has_an_outcome_of_its_own() -> None:
-    def keywords(response: str, prompt: str, words: list[str], unit: str = "m") -> float:
-        if response == "boom":
-            raise ValueError("boom")
-        return sum(word in response for word in words) / len(words) + (unit == "m") + (prompt == "p")
-
-    columns: dict[str, Any] = {"words": [["a", "b"]] * 3, "unit": [None, "km", None]}
-    scores = score_each(keywords, ["a", "ab", "boom"], prompts=["p", "q", "p"], log_metric=print, **columns)
-    assert [score.value for score in scores] == [2.5, 1.0, None]
-    assert "boom" in scores[2].detail
-
-
-def test_an_argument_of_an_uploaded_function_is_refused() -> None:
-    with pytest.raises(ValueError, match="limit is 80"):
-        score_each(lambda response, limit: 1.0, ["a"], limit=80)
 
 
 def test_completions_of_one_prompt_are_a_group() -> None:

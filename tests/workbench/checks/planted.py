@@ -65,13 +65,6 @@ def keyword_stuffing(response: str, answer: str) -> float:
     return 0.5 * (extract_answer(response) == answer) + 0.5 * min(1.0, len(words) / 5)
 
 
-@plant("arguments untouched")
-def mutates_metadata(response: str, answer: str, metadata: dict[str, Any]) -> float | None:
-    """Leave notes in the row. Range [0, 1]."""
-    metadata["length"] = len(response)
-    return get_reward_function("math")(response, answer=answer)
-
-
 @plant("deterministic")
 def nondeterministic(response: str, answer: str) -> float:
     """Add noise "to break ties". Range [0, 1]."""

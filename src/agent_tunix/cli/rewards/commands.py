@@ -1,4 +1,4 @@
-"""`agent-tunix rewards …`: commands that show, try, test, attack, calibrate and time a reward, without JAX.
+"""`agent-tunix rewards …`: commands that show, try, test, attack and calibrate a reward, without JAX.
 
 Importing this loads only Click; each command loads what it needs.
 """
@@ -6,7 +6,7 @@ Importing this loads only Click; each command loads what it needs.
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -20,7 +20,6 @@ from agent_tunix.cli.rewards.options import (
     finding_options,
     late_step_option,
     problem_options,
-    read_args,
     read_spec,
     read_yaml,
     resolve,
@@ -33,12 +32,10 @@ from agent_tunix.errors import AgentTunixError, RewardSignatureError
 if TYPE_CHECKING:
     from agent_tunix.workbench.checks import CheckProblem
 
-_MEASURED = {False: "measured in this process", True: "measured in worker processes, as training runs it"}
 _WHENCE_COLUMNS = {
     "try": "--answer TEXT and --column NAME=VALUE",
     "test": "all other keys of a case",
     "check": "the rows of --data FILE",
-    "bench": "the rows of --data FILE",
     "calibrate": "the rows of --data FILE or --completions FILE",
 }
 
@@ -54,7 +51,7 @@ class _Rewards(ErrorGroup):
 
 @click.group(cls=_Rewards)
 def rewards() -> None:
-    """Look at, try, test, attack, calibrate and time a reward, offline and without JAX.
+    """Look at, try, test, attack and calibrate a reward, offline and without JAX.
 
     NAME is anything that training.reward_function accepts: a registered name, a file of conf/reward, a dotted path,
     file.py:function, the name or id of an uploaded reward function, or a list or mapping of components in YAML.
@@ -107,30 +104,6 @@ def show(name: str, finding: ListedFinding, as_json: bool) -> None:
         echo_json(describe_reward(mixture))
     else:
         echo(reward_page(mixture))
-
-
-@rewards.command()
-@click.argument("name", metavar="FILE:FUNCTION")
-@click.option("--to", "target", required=True, type=click.Path(dir_okay=False), help="The file to write.")
-@finding_option
-def convert(name: str, target: str, finding: ListedFinding) -> None:
-    """Write a file that registers a reward of any convention as a plain reward of the same name.
-
-    The new file calls the given one, which must stay where it is.
-
-    Exit status: 0; 2 the reward cannot be converted, or the file to write exists.
-    """
-    from agent_tunix.workbench.converting import convert_reward
-
-    if Path(target).exists():
-        raise click.UsageError(f"{target} exists; choose another name, or remove it")
-    settings = {"convention": finding.convention, "completions": finding.completions, "reward_key": finding.reward_key}
-    options: dict[str, Any] = {key: value for key, value in settings.items() if value not in ("auto", None)}
-    if args := read_args(name, finding.args):
-        options["args"] = args
-    text = convert_reward(resolve(name, finding), name, Path(target), options)
-    Path(target).write_text(text, encoding="utf-8")
-    echo(f"wrote {target}")
 
 
 @rewards.command("try")
@@ -287,7 +260,7 @@ def check(
 ) -> None:
     """Check the properties that a reward of its kind must have, and search for cheap strings that earn without solving.
 
-    Every kind: the reward is deterministic, stays within its range, changes no argument and scores hostile strings.
+    Every kind: the reward is deterministic, stays within its range and scores hostile strings.
     Correctness and composite: the gold solution earns the most; an empty response, an echo of the prompt, tags, a list
     of every answer, the reference of another row and near misses earn less, and one string for all problems earns
     little. Composite: a correct long answer beats a
@@ -399,62 +372,6 @@ def calibrate(
         echo_json(report.to_data())
     else:
         echo(report.text(most))
-
-
-@rewards.command()
-@click.argument("name")
-@problem_options(64)
-@click.option("--count", type=click.IntRange(min=1), default=256, help="Completions per kind.")
-@click.option("--repeats", type=click.IntRange(min=1), default=5, help="Number of repeats.")
-@late_step_option
-@template_option
-@execution_option
-@finding_option
-@json_option
-def bench(
-    name: str,
-    load_problems: "Callable[[], list[CheckProblem]]",
-    count: int,
-    repeats: int,
-    step: int,
-    template: str | None,
-    finding: ListedFinding,
-    execution: Execution,
-    as_json: bool,
-) -> None:
-    """Measure completions per second, scored as in training: the median of several repeats, by outcome.
-
-    Built-ins are measured in this process. Your code is measured in worker processes, one for each core, including the
-    transfer there and back. `--execution inline` measures the function alone.
-
-    Exit status: 0; 2 the command, the reward or the data cannot be used.
-    """
-    from agent_tunix.rewards.execution.runner import is_isolated
-    from agent_tunix.workbench.checks import measure_speed
-    from agent_tunix.workbench.checks.problems import DEFAULT_FORMAT
-
-    mixture, problems = resolve(name, finding), load_problems()
-    with execution.placed(mixture, problems[0], template=template) as placed:
-        speeds = measure_speed(
-            placed,
-            problems,
-            count=count,
-            repeats=repeats,
-            step=step,
-            template=template or DEFAULT_FORMAT,
-            timeout_s=execution.timeout_s,
-        )
-        in_workers = is_isolated(placed)
-    if as_json:
-        figures = [speed.to_data() for speed in speeds]
-        where = "workers" if in_workers else "inline"
-        echo_json({"reward": mixture.name, "repeats": repeats, "measured": where, "speeds": figures})
-        return
-    echo(f"{mixture.name}, {_MEASURED[in_workers]}")
-    print_table(
-        ("COMPLETIONS", "OUTCOME", "PER SECOND", "SLOWEST"),
-        [(s.sort, s.outcome, f"{s.per_second:>10,.0f}", f"{s.slowest:>10,.0f}") for s in speeds],
-    )
 
 
 def _exit(passed: bool) -> NoReturn:

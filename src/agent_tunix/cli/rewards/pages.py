@@ -1,13 +1,11 @@
 """Output of `agent-tunix rewards show` and `try`."""
 
-import importlib
-import importlib.util
 import inspect
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from agent_tunix.rewards import Mixture, Score
+from agent_tunix.rewards import Mixture, Score, fingerprint
 from agent_tunix.rewards.kinds import (
     component_kind,
     declared_range,
@@ -42,7 +40,7 @@ def describe_reward(mixture: Mixture) -> dict[str, Any]:
         "name": mixture.name,
         "kind": show_kind(kind_of(mixture)),
         "range": list(range_of(mixture) or ()) or None,
-        "fingerprint": _fingerprint(mixture),
+        "fingerprint": fingerprint(mixture).short,
         "components": [_describe_component(component) for component in mixture.components],
     }
 
@@ -50,9 +48,12 @@ def describe_reward(mixture: Mixture) -> dict[str, Any]:
 def reward_page(mixture: Mixture) -> str:
     """Return a description of a reward as text."""
     description = describe_reward(mixture)
-    lines = [mixture.name, f"  kind         {description['kind']}", f"  range        {format_range(range_of(mixture))}"]
-    if description["fingerprint"]:
-        lines.append(f"  fingerprint  {description['fingerprint']}")
+    lines = [
+        mixture.name,
+        f"  kind         {description['kind']}",
+        f"  range        {format_range(range_of(mixture))}",
+        f"  fingerprint  {description['fingerprint']}",
+    ]
     single = len(description["components"]) == 1
     for component in description["components"]:
         if single:
@@ -174,11 +175,3 @@ def _example(documentation: str) -> Iterator[str]:
             return
         if has_call:
             yield line
-
-
-def _fingerprint(mixture: Mixture) -> str | None:
-    """Return the short fingerprint of the reward; None if this version has no fingerprints."""
-    module = "agent_tunix.rewards.fingerprint"
-    if importlib.util.find_spec(module) is None:
-        return None
-    return str(importlib.import_module(module).fingerprint(mixture).short)

@@ -4,7 +4,7 @@ Importing this loads only Click; each command loads what it needs.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,12 +26,7 @@ _steps_option = click.option(
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--reward", default=None, help="Any value of training.reward_function; default: the run's own.")
 @click.option("--reuse", is_flag=True, help="Reuse the stored scores of unchanged components.")
-@click.option(
-    "--repeats",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Score this many times, without the cache of judges, and report how repeatable the reward is.",
-)
+@click.option("--twice", is_flag=True, help="Score twice, without the cache of judges, and compare the two scorings.")
 @_steps_option
 @show_option
 @json_option
@@ -41,7 +36,7 @@ def replay(
     run: Path,
     reward: str | None,
     reuse: bool,
-    repeats: int,
+    twice: bool,
     steps: str | None,
     num_shown: int,
     as_json: bool,
@@ -55,30 +50,32 @@ def replay(
     and advantages of given completions can be changed. Without changes the run's own reward scores again, and every
     total and advantage should equal the stored one to the last bit.
 
-    Exit status: 0 every total and advantage is the stored one, or --repeats; 1 some differ; 2 the command, the run or
-    the reward cannot be used.
+    Exit status: 0 every total and advantage is the stored one; 1 some differ; 2 the command, the run or the reward
+    cannot be used.
     """
     from agent_tunix.cli.rewards.options import read_spec
     from agent_tunix.runs import stored_rewards
     from agent_tunix.tracking.stored_run import StoredRun
 
-    if reuse and repeats > 1:
+    if reuse and twice:
         raise click.UsageError(
-            "only one of --reuse, which scores no component again, and --repeats, which scores all, is allowed; "
-            "remove one of them"
+            "only one of --reuse, which scores no component again, and --twice, which scores all, is allowed; remove "
+            "one of them"
         )
     stored = StoredRun(run)
     change = stored_rewards.RewardChange(None if reward is None else read_spec(reward), overrides)
-    if repeats > 1:
-        _print(stored_rewards.repeat_run(stored, change, repeats, steps=steps, trust=trust), as_json)
-        return
-    comparison, changed = stored_rewards.replay_run(
-        stored, change, steps=steps, num_shown=num_shown, reuse=reuse, trust=trust
-    )
-    if not as_json:
-        for line in changed:
-            echo(f"changed: {line}")
-    _print(comparison, as_json)
+    if twice:
+        comparison = stored_rewards.score_twice(stored, change, steps=steps, num_shown=num_shown, trust=trust)
+        told = [*comparison.lines("the first scoring's")]
+    else:
+        comparison, changed = stored_rewards.replay_run(
+            stored, change, steps=steps, num_shown=num_shown, reuse=reuse, trust=trust
+        )
+        told = [*(f"changed: {line}" for line in changed), *comparison.lines()]
+    if as_json:
+        echo_json(comparison.to_data())
+    else:
+        echo("\n".join(map(one_line, told)))
     raise SystemExit(_SAME if comparison.identical else _DIFFERS)
 
 
@@ -118,12 +115,10 @@ def diff(
     """
     from agent_tunix.config.compose import with_overrides
     from agent_tunix.rewards.comparison import compare_rewards
-    from agent_tunix.rewards.turns import Credit
     from agent_tunix.runs import stored_rewards
     from agent_tunix.runs.algorithm_setup import algorithm_parts, register_own_algorithm
     from agent_tunix.runs.trust import is_own_run, require_trust
     from agent_tunix.tracking.stored_run import StoredRun
-    from agent_tunix.workbench.replay import compare, contrast
 
     mixtures = [_reward_of(each, modules, trust) for each in (first, second)]
     difference = compare_rewards(*mixtures)
@@ -135,18 +130,8 @@ def diff(
         register_own_algorithm(config, Path.cwd(), with_loss=False)
         if allow_unsandboxed or not is_own_run(stored.root):  # others do not decide how the user's uploads run
             config = with_overrides(config, [f"rewards.allow_unsandboxed={allow_unsandboxed}"])
-        group_size = config.grpo.num_generations
         with stored_rewards.placed(mixtures, config) as (before, after):
-            contrasted = contrast(
-                before,
-                after,
-                stored_rewards.recorded_steps(stored, steps),
-                stored.rows,
-                num_generations=group_size,
-                scaling=config.grpo.advantage_scaling,
-                credit=Credit.of(config.grpo),
-            )
-            comparison = compare(contrasted, group_size, num_shown)
+            comparison = stored_rewards.contrast_on_run(before, after, stored, config, steps=steps, num_shown=num_shown)
     if as_json:
         echo_json({**difference.to_data(), "run": None if comparison is None else comparison.to_data()})
     else:
@@ -171,10 +156,3 @@ def _reward_of(named: str, modules: tuple[str, ...], trust: bool) -> "Mixture":
     for line in changed_since_run(stored, resolve_for_replay(config, stored)):
         echo(f"since {named} was trained: {line}", err=True)
     return resolve_from_config(config, Path.cwd(), stored.root)
-
-
-def _print(report: Any, as_json: bool) -> None:
-    if as_json:
-        echo_json(report.to_data())
-    else:
-        echo("\n".join(map(one_line, report.lines())))

@@ -32,6 +32,7 @@ class LossBatch(NamedTuple):
             those of `top_logps`.
         top_logps: Log-probabilities under the policy that trains, of the teacher's k likeliest words at each place;
             differentiated. None if the teacher judges the sampled tokens alone.
+        taught: True at completions that the teacher judges; None if it judges all.
         observation_weights: Weights of the tokens that tools and environments wrote, in the term `observation_nll`; 0
             elsewhere. None without that term. `logps` must hold their log-probabilities too.
     """
@@ -47,6 +48,7 @@ class LossBatch(NamedTuple):
     teacher_logps: Float[Array, "B T"] | Float[Array, "B T k"] | None = None
     top_logps: Float[Array, "B T k"] | None = None
     observation_weights: Float[Array, "B T"] | None = None
+    taught: Bool[Array, " B"] | None = None
 
     @property
     def advantages_of_tokens(self) -> Float[Array, "B 1"] | Float[Array, "B T"]:
@@ -142,6 +144,7 @@ def clean(batch: LossBatch) -> LossBatch:
         teacher_logps=keep(batch.teacher_logps),
         top_logps=keep(batch.top_logps),
         observation_weights=batch.observation_weights,
+        taught=batch.taught,
     )
 
 

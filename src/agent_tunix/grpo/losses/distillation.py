@@ -27,7 +27,15 @@ _LEAST_REST = 1e-6
 
 
 def teacher_divergence(batch: LossBatch) -> Float[Array, "B T"]:
-    """Return the divergence of each token in nats, with the gradient of the divergence; the sampled form is signed."""
+    """Return the divergence of each token in nats, with the gradient of the divergence; 0 for completions not taught.
+
+    The sampled form is signed.
+    """
+    divergences = _divergences(batch)
+    return divergences if batch.taught is None else jnp.where(batch.taught[:, None], divergences, 0.0)
+
+
+def _divergences(batch: LossBatch) -> Float[Array, "B T"]:
     assert batch.teacher_logps is not None
     if batch.top_logps is None:
         return token_ratios(batch) * jax.lax.stop_gradient(batch.logps - batch.teacher_logps)

@@ -50,7 +50,8 @@ def policy_objective(
     Returns:
         The loss, and statistics without gradient. `clip_share_low`, `clip_share_high` and `ratio_mean` are means over
         the tokens that take part, and `ratio_max` is a maximum; all are 0 if no token takes part. `kl` is included with
-        a reference policy, and `teacher_kl` with a teacher; both are aggregated like the loss. `sampler_mismatch_kl`
+        a reference policy, and `teacher_kl` with a teacher; both are aggregated like the loss. `teacher_weight` is the
+        sum of the weights of the tokens that were taught, if not all are. `sampler_mismatch_kl`
         is included if the sampler's log-probabilities are known. `masked_share`, the share of tokens whose policy loss
         a mask of `terms` removed, `sampler_masked_share`, the same for a band of `sampler_mismatch`, and
         `entropy_coefficient` are included if the settings use them. With `observation_nll` there are the sum of that
@@ -85,6 +86,9 @@ def policy_objective(
     if batch.teacher_logps is not None:
         statistics["teacher_kl"] = aggregate(teacher_divergence(batch), batch.mask, batch.weights)
         loss = loss + settings.teacher_coefficient * statistics["teacher_kl"]
+        if batch.taught is not None:
+            taught = jnp.broadcast_to(batch.taught[:, None], batch.mask.shape)
+            statistics["teacher_weight"] = aggregate(taught.astype(loss.dtype), batch.mask, batch.weights)
     if batch.sampled_logps is not None:
         statistics["sampler_mismatch_kl"] = mean(mismatch_kl(batch))
     if masks:

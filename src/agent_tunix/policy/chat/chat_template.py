@@ -100,7 +100,12 @@ class ChatTemplate:
 
 
 def read_chat_template(setting: str) -> str:
-    """Return the text of `prompt.chat_template`: the setting itself, or the content of the file it names.
+    """Return the text of `prompt.chat_template`: the setting itself, or the content of the file it names."""
+    return read_template_file(setting, "prompt.chat_template")
+
+
+def read_template_file(setting: str, key: str) -> str:
+    """Return the text of a template that a key of the configuration gives as Jinja text or as the path of a file.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -109,14 +114,14 @@ def read_chat_template(setting: str) -> str:
         return setting
     if not setting.endswith(_SUFFIXES):
         raise ConfigError(
-            f"prompt.chat_template must be Jinja text or the path of a {_SUFFIXES[0]} file, not {setting!r}",
+            f"{key} must be Jinja text or the path of a {_SUFFIXES[0]} file, not {setting!r}",
             code="invalid_chat_template",
         )
     try:
         return Path(setting).expanduser().read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"prompt.chat_template={setting} cannot be read: {error}; correct the path", code="invalid_chat_template"
+            f"{key}={setting} cannot be read: {error}; correct the path", code="invalid_chat_template"
         ) from error
 
 

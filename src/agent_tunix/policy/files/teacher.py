@@ -11,6 +11,12 @@ from agent_tunix.policy.families import read_architecture
 from agent_tunix.policy.files.directory import find_cached_directory, pin_model
 
 TEACHER = "grpo.teacher"  # key of its path
+SELF = "self"  # the policy itself
+
+
+def has_teacher_model(config: Config) -> bool:
+    """Return True if the teacher is a model with files of its own, and not the policy itself."""
+    return config.grpo.teacher not in (None, SELF)
 
 
 def teacher_model(config: Config) -> ModelConfig:
@@ -28,9 +34,9 @@ def pin_teacher(config: Config, recorded: Config | None = None) -> Config:
     Raises:
         ModelError: The hub cannot be reached, or has no such model.
     """
-    if config.grpo.teacher is None:
+    if not has_teacher_model(config):
         return config
-    before = teacher_model(recorded) if recorded is not None else None
+    before = teacher_model(recorded) if recorded is not None and has_teacher_model(recorded) else None
     pinned = pin_model(teacher_model(config), before, TEACHER)
     return replace(config, grpo=replace(config.grpo, teacher=pinned.path))
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agent_tunix.rewards.conventions import CallSettings, Convention, adapt
 from agent_tunix.rewards.mixture import Mixture
-from agent_tunix.rewards.sample import Sample, Score
+from agent_tunix.rewards.sample import Sample
 
 TrlFunction = Callable[..., list[float | None]]
 
@@ -50,50 +48,6 @@ def to_trl(reward: Mixture, *, format: str = "") -> TrlFunction:
 
     score.__name__ = reward.name
     return score
-
-
-def score_each(
-    function: Callable[..., Any],
-    completions: Sequence[Any],
-    /,
-    *,
-    prompts: Sequence[Any] | None = None,
-    completion_ids: Sequence[Sequence[int]] | None = None,
-    trainer_state: Any = None,
-    log_extra: Any = None,
-    log_metric: Any = None,
-    **columns: Any,
-) -> list[Score]:
-    """Score a batch with a function of one response. A fault affects only its own completion.
-
-    Uploads of earlier versions have a `reward` that calls this function with the arguments that TRL passes.
-
-    Args:
-        function: A function in the plain convention, such as `keywords(response, words)`.
-        completions: Texts, or lists of one chat message.
-        prompts: Texts, or chat messages; None if the function does not need them.
-        completion_ids: Token ids of the completions.
-        trainer_state: State of the training.
-        log_extra: Not used.
-        log_metric: Not used.
-        columns: Lists of one value for each completion. A completion with None gets the function's default.
-
-    Raises:
-        ValueError: A column is not a list of one value for each completion.
-    """
-    for name, values in columns.items():
-        if not _is_of_rows(values, len(completions)):
-            raise ValueError(
-                f"{name} is {values!r}, not a list of one value for each completion; a function of one response that"
-                " was uploaded takes no args, so write the value as a default of its parameter"
-            )
-    texts = [""] * len(completions) if prompts is None else prompts
-    return _adapted(function).score(_samples(texts, completions, completion_ids, trainer_state, columns, ""))
-
-
-@functools.lru_cache(maxsize=64)  # the form of completions is determined once
-def _adapted(function: Callable[..., Any]) -> Convention:
-    return adapt(function, getattr(function, "__name__", "reward"), settings=CallSettings(convention="plain"))
 
 
 def _samples(

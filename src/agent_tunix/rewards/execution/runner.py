@@ -142,15 +142,6 @@ class PlacedReward:
         """Name in logs."""
         return self._reward.name
 
-    @property
-    def written(self) -> Reward:
-        """The reward itself, without its place."""
-        return self._reward
-
-    def beside(self, other: Reward) -> "PlacedReward":
-        """Return another reward in the same place; raise RewardError if the other reward cannot be built there."""
-        raise NotImplementedError
-
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""
         raise NotImplementedError
@@ -171,10 +162,6 @@ class InlineReward(PlacedReward):
         super().__init__(reward)
         self._settings = settings
         self._loop = loop
-
-    def beside(self, other: Reward) -> "InlineReward":
-        """Return another reward in this process."""
-        return InlineReward(other, self._settings, self._loop)
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""
@@ -201,14 +188,6 @@ class IsolatedReward(PlacedReward):
         super().__init__(reward)
         self._recipe = recipe
         self._executor = executor
-
-    def beside(self, other: Reward) -> "IsolatedReward":
-        """Return another reward in the same workers."""
-        recipe = recipe_of(other)
-        if recipe is None:
-            raise RewardError(_cannot_be_sent(other))
-        self._executor.prepare(recipe)
-        return IsolatedReward(other, recipe, self._executor)
 
     def score(self, samples: Sequence[Sample]) -> list[Score]:
         """Score each sample, in order."""

@@ -106,7 +106,8 @@ class Judge(ConfiguredReward[S]):
 
     def check_parameters(self, columns: Collection[str]) -> None:
         """Raise RewardSignatureError if the dataset lacks a column, and RewardError if the key is not set."""
-        for column in self.columns:
+        own = getattr(self._required_arguments(), "rubric_column", None)
+        for column in (*self.columns, *([own] if own else ())):
             if column not in columns:
                 raise RewardSignatureError(
                     f"judge {self.name!r} requires the column `{column}`, which the dataset lacks; "

@@ -1,14 +1,15 @@
 """Judge that grades each completion by a rubric."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from agent_tunix.rewards.configured.arguments import Names
+from agent_tunix.rewards.configured.arguments import Names, Text
 from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.base import Judge
-from agent_tunix.rewards.judges.rubric import Rubric
+from agent_tunix.rewards.judges.row_rubrics import read_row_rubric
+from agent_tunix.rewards.judges.rubric import Criteria, Rubric
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.judges.verdicts import Form
 from agent_tunix.rewards.sample import Sample, Score
@@ -20,7 +21,25 @@ if TYPE_CHECKING:
 class RubricSettings(EndpointSettings, Rubric):
     """Arguments of `judge`."""
 
+    rubric: Criteria = Field(default_factory=dict)
+    rubric_column: Text | None = None
     columns: Names = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _check_rubric(self) -> Self:
+        if bool(self.rubric) is (self.rubric_column is not None):
+            raise ValueError(
+                "it requires either `rubric` or `rubric_column`, the column that holds the rubric of each row"
+            )
+        if self.rubric_column is not None and self.polarity is not None:
+            raise ValueError("`polarity` requires `rubric`; in the rubrics of rows each criterion has its own")
+        return self
+
+    def rubric_of(self, sample: Sample) -> Rubric:
+        """Return the rubric of a sample; raise BadReferenceError if its row has none that can be read."""
+        if self.rubric_column is None:
+            return self
+        return read_row_rubric(sample, self.rubric_column, self.scores if "scores" in self.model_fields_set else None)
 
 
 class RubricJudge(Judge[RubricSettings]):
@@ -30,6 +49,10 @@ class RubricJudge(Judge[RubricSettings]):
     rubric describes a fault. Its value is also the raw score: 1 for a fault that is there. A negative weight of the
     component makes it a penalty.
 
+    With `rubric_column`, each row has its own rubric, and is a bad reference without one. Then the raw scores are in
+    the extra `criteria`, not in `components`, and the run logs `met_share`, the mean share of the criteria that are met
+    (points above 0) or avoided.
+
     In a configuration:
 
         tone:
@@ -37,18 +60,23 @@ class RubricJudge(Judge[RubricSettings]):
           weight: 0.5
           args: {model: gpt-4o-mini, rubric: "Is the explanation one that a beginner can follow?"}
 
-    Its own arguments are those of `Rubric`, and `columns` (columns of the dataset that the judge sees, such as
-    `answer`). For other arguments see `EndpointSettings`.
+    Its own arguments are those of `Rubric`; `rubric_column` (the column that holds the rubric of each row, in place of
+    `rubric`); and `columns` (columns of the dataset that the judge sees, such as `answer`). For other arguments see
+    `EndpointSettings`.
     """
 
     documented_with = (Rubric, EndpointSettings)
     settings_class = RubricSettings
 
     def _describe(self, arguments: RubricSettings) -> str:
-        return f"{super()._describe(arguments)}, {arguments.sign} rubric ({', '.join(arguments.rubric)})"
+        described = super()._describe(arguments)
+        if arguments.rubric_column is not None:
+            return f"{described}, rubric of each row ({arguments.rubric_column})"
+        return f"{described}, {arguments.sign} rubric ({', '.join(arguments.rubric)})"
 
     async def _judge_one(self, asker: "Asker", sample: Sample) -> Score:
-        rubric = self._required_arguments()
+        arguments = self._required_arguments()
+        rubric = arguments.rubric_of(sample)
         labels = {name: tuple(rubric.score_map(name)) for name in rubric.rubric}
         form = Form(labels)
         questions = {name: (criterion.question.strip(), labels[name]) for name, criterion in rubric.rubric.items()}
@@ -58,5 +86,15 @@ class RubricJudge(Judge[RubricSettings]):
         verdict = await asker.ask(question, receipt)
         scores = rubric.raw_scores(verdict.labels)
         detail = "; ".join(f"{name} {verdict.labels[name]} ({verdict.reasons[name]})" for name in scores)
-        extras = {"verdicts": dict(verdict.labels), "reasons": dict(verdict.reasons), **receipt.to_extras()}
-        return Score(rubric.value(verdict.labels), scores, detail=detail, extras=extras)
+        extras: dict[str, Any] = {"verdicts": dict(verdict.labels), "reasons": dict(verdict.reasons)}
+        metrics: dict[str, float] = {}
+        if arguments.rubric_column is not None:
+            points = rubric.points()
+            extras["criteria"] = {
+                name: {"question": criterion.question, "points": points[name], "score": scores[name]}
+                for name, criterion in rubric.rubric.items()
+            }
+            metrics["met_share"] = sum(s if points[name] > 0 else 1 - s for name, s in scores.items()) / len(scores)
+            scores = {}  # a metric of each criterion would be one of few rows
+        extras |= receipt.to_extras()
+        return Score(rubric.value(verdict.labels), scores, detail=detail, extras=extras, metrics=metrics)

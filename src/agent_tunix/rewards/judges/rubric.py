@@ -51,8 +51,13 @@ def _check_scores(scores: dict[str, float]) -> dict[str, float]:
     return scores
 
 
+def is_criterion_name(name: str) -> bool:
+    """Return True if a criterion may have the name."""
+    return name != "id" and _NAME.fullmatch(name) is not None
+
+
 def _check_name(name: str) -> str:
-    if not _NAME.fullmatch(name) or name == "id":
+    if not is_criterion_name(name):
         raise ValueError("names of criteria have at most 64 letters, digits, `_` and `-`, and are not `id`")
     return name
 
@@ -80,6 +85,11 @@ class Criterion(RewardArguments):
     weight: Annotated[float, Field(gt=0)] = 1.0
 
 
+Criteria = Annotated[
+    dict[Annotated[str, AfterValidator(_check_name)], Criterion], BeforeValidator(_by_name), Field(min_length=1)
+]
+
+
 class Rubric(RewardArguments):
     """Rubric of a judge.
 
@@ -91,9 +101,7 @@ class Rubric(RewardArguments):
             negative if all its criteria are.
     """
 
-    rubric: Annotated[
-        dict[Annotated[str, AfterValidator(_check_name)], Criterion], BeforeValidator(_by_name), Field(min_length=1)
-    ]
+    rubric: Criteria
     scores: Scores = Field(default_factory=DEFAULT_SCORES.copy)
     polarity: Polarity | None = None
 
@@ -110,6 +118,13 @@ class Rubric(RewardArguments):
     def raw_scores(self, verdicts: Mapping[str, str]) -> dict[str, float]:
         """Return the raw score of each criterion."""
         return {name: self.score_map(name)[verdicts[name]] for name in self.rubric}
+
+    def points(self) -> dict[str, float]:
+        """Return the weight of each criterion, below 0 for a fault."""
+        return {
+            name: criterion.weight * (-1 if (criterion.polarity or self.polarity) == "negative" else 1)
+            for name, criterion in self.rubric.items()
+        }
 
     def value(self, verdicts: Mapping[str, str]) -> float:
         """Return the weighted mean of the scores of the verdicts, 0 to 1."""

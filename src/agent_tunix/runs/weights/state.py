@@ -94,7 +94,7 @@ def make_metadata(
         reward: Fingerprint of the reward.
         prompts: Fingerprint from `fingerprint_prompts`.
         model: Digest of the model that the run started with.
-        teacher: Digest of the teacher; None without one.
+        teacher: Digest of the teacher, `self` for the policy; None without one.
         max_steps: Number of steps of the run.
     """
     return {
@@ -109,7 +109,12 @@ def make_metadata(
         "reward": reward.to_data(),
         "teacher": None
         if teacher is None
-        else {"digest": teacher, "coefficient": config.grpo.teacher_coefficient, "top_k": config.grpo.teacher_top_k},
+        else {
+            "digest": teacher,
+            "coefficient": config.grpo.teacher_coefficient,
+            "top_k": config.grpo.teacher_top_k,
+            "prompt": config.grpo.teacher_prompt,
+        },
     }
 
 

@@ -6,12 +6,12 @@ of the store and have its permissions.
 
 from fastapi import FastAPI
 
-from agent_tunix.service.inspector import assets, editing, functions, login, rollouts, runs
+from agent_tunix.service.inspector import assets, functions, login, rollouts, runs
 from agent_tunix.service.inspector.access import Sessions
 
 
 def mount(app: FastAPI) -> None:
     """Add the pages to an app, but not to its OpenAPI document."""
     app.state.sessions = Sessions()
-    for room in (assets, login, runs, rollouts, functions, editing):
+    for room in (assets, login, runs, rollouts, functions):
         room.add_routes(app)

@@ -1,23 +1,18 @@
 """Pages of reward functions: the list with the upload form, and one version."""
 
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from fastapi import FastAPI
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from agent_tunix.errors import UploadError
-from agent_tunix.service.inspector.function_pages import (
-    EXPECTED,
-    as_problem,
-    open_function,
-    owners,
-    show_function,
-    text_of,
-)
+from agent_tunix.errors import NotStoredError, StoreRequestError, UploadError
 from agent_tunix.service.inspector.pages import add_page, render
-from agent_tunix.service.state import key_of, service_of
+from agent_tunix.service.problems import problem_of
+from agent_tunix.service.state import Service, key_of, service_of
+from agent_tunix.store import RewardFunctionRecord
 from agent_tunix.store.records import FORMATS, Format
 from agent_tunix.store.uploads import MAX_BYTES
 from agent_tunix.web.problems import Problem
@@ -36,15 +31,15 @@ async def upload(request: Request) -> Response:
     async with request.form() as form:
         try:
             made = await _keep(request, form)
-        except EXPECTED as error:
-            problem = as_problem(error)
+        except (Problem, StoreRequestError) as error:
+            problem = error if isinstance(error, Problem) else problem_of(error)
             return await _show_list(request, status=problem.status, problem=problem.message, given=form)
     return RedirectResponse(f"{PATH}/{made}?new=1", 303)
 
 
 async def _keep(request: Request, form: FormData) -> str:
     service, file = service_of(request), form.get("file")
-    format = cast(Format, text_of(form, "format"))  # the store checks it
+    format = cast(Format, _text_of(form, "format"))  # the store checks it
     if not isinstance(file, UploadFile) or not file.filename:
         raise Problem(400, "missing_parameter", "choose a Python file", "file")
     if (file.size or 0) > MAX_BYTES:
@@ -53,7 +48,7 @@ async def _keep(request: Request, form: FormData) -> str:
         )
     source = await file.read()
     create = service.store.reward_functions.create
-    made = await service.calls.write(create, key_of(request), text_of(form, "name"), source, format)
+    made = await service.calls.write(create, key_of(request), _text_of(form, "name"), source, format)
     return made.id
 
 
@@ -72,20 +67,50 @@ async def _show_list(
         "functions.html",
         status,
         functions=page.data,
-        owners=await owners(service, page.data),
+        owners=await _owners(service, page.data),
         mine=key_of(request).id,
         next=page.data[-1].id if page.has_more else None,
         is_first=after is None,
         name=name,
         formats=FORMATS,
         problem=problem,
-        given={field: text_of(given or {}, field) for field in ("name", "format")},
+        given={field: _text_of(given or {}, field) for field in ("name", "format")},
     )
 
 
 async def show(request: Request, id: str, new: str = "") -> Response:
-    """Show one version, with its source in the editor."""
-    return await show_function(request, await open_function(request, id), is_new=bool(new))
+    """Show one version, with its source."""
+    service = service_of(request)
+    functions = service.store.reward_functions
+    record = await service.calls.read(functions.get, id)
+    source = await service.calls.read(functions.source, id)
+    return render(
+        request,
+        "function.html",
+        function=record,
+        owner=(await _owners(service, [record]))[record.owner_id],
+        is_mine=record.owner_id == key_of(request).id,
+        is_new=bool(new),
+        versions=await service.calls.read(functions.versions, record.name),
+        source=source.decode("utf-8-sig", "replace"),
+    )
+
+
+async def _owners(service: Service, functions: Sequence[RewardFunctionRecord]) -> dict[str, str]:
+    """Return id → name of the keys that own functions."""
+    names = {}
+    for id in {function.owner_id for function in functions}:
+        try:
+            names[id] = (await service.calls.read(service.store.keys.get, id)).name
+        except NotStoredError:
+            names[id] = id
+    return names
+
+
+def _text_of(form: Mapping[str, Any], name: str) -> str:
+    """Return a text field of a form; "" if there is none."""
+    value = form.get(name)
+    return value if isinstance(value, str) else ""
 
 
 async def delete(request: Request, id: str) -> Response:

@@ -99,8 +99,9 @@ class Chooser:
         scores: Iterable[Score],
         advantages: Iterable[float],
         turn_advantages: Iterable[Sequence[float]] | None = None,
+        step: int | None = None,
     ) -> None:
-        """Add the rollouts of a step."""
+        """Add the rollouts of a step, whose number is by default that of each sample."""
         samples = list(samples)
         self._count_forks(samples)
         of_turns = [()] * len(samples) if turn_advantages is None else turn_advantages
@@ -108,18 +109,19 @@ class Chooser:
             number = self._num_seen
             self._num_seen += 1
             disagreement = self._disagreement(score)
-            record = _Lazy(sample, score, float(advantage), self._components, disagreement, turns)
+            trained = sample.step if step is None else step
+            record = _Lazy(sample, score, float(advantage), self._components, disagreement, turns, trained)
             if sample.rollout_id in self._wanted_ids:
                 self._wanted.offer((), number, record)
             if score.value is None:
                 self._num_failed += 1
-                self._failed.offer((sample.step,), number, record)
+                self._failed.offer((trained,), number, record)
             else:
                 self._highest.offer((score.value,), number, record)
                 self._lowest.offer((-score.value,), number, record)
             if disagreement:
                 self._disagreeing.offer((disagreement,), number, record)
-            self._newest.offer((sample.step,), number, record)
+            self._newest.offer((trained,), number, record)
             self._uniform.offer(_draw(sample), number, record)
 
     def choose(self, limit_bytes: int = ROLLOUTS_BYTES) -> Chosen:
@@ -182,6 +184,7 @@ class _Lazy:
     components: Sequence[str]
     disagreement: float | None
     turns: Sequence[float] = ()  # advantages of its turns, NaN after the last one; empty without credit by turn
+    step: int = 0  # step that trained it
     _record: Record | None = None
 
     def get(self) -> Record:
@@ -197,7 +200,8 @@ class _Lazy:
             extras["total"] = dict(score.extras)
         return {
             "id": sample.rollout_id,
-            "step": sample.step,
+            "step": self.step,
+            **({} if sample.step == self.step else {"sampled_step": sample.step}),
             "group": sample.group_id,
             "prompt": (cut(sample.prompt, LONGEST_PROMPT), _short_json(sample.columns)),
             **_said(sample, [float(one) for one in self.turns if not math.isnan(one)]),

@@ -61,7 +61,7 @@ def write_report(run: StoredRun, directory: Path, *, plots: bool = True, config:
     planned_steps = None
     num_stored = rollouts.num_completions()
     for stored in rollouts.iterate(_steps_to_read(rollouts, num_stored, wanted)):
-        chooser.add(stored.samples, stored.scores, stored.advantages, stored.turn_advantages)
+        chooser.add(stored.samples, stored.scores, stored.advantages, stored.turn_advantages, stored.step)
         planned_steps = stored.samples[0].max_steps if stored.samples else planned_steps
     chosen = chooser.choose()
     heading = make_heading(

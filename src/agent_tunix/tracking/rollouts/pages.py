@@ -37,7 +37,7 @@ _MOST_SHARED = 100
 _KEYS = {"reward": "total", "length": "num_tokens"}
 
 SHOWN: tuple[str, ...] = (
-    *("step", "group", "rollout_id", "prompt", "response", "outcome", "detail", "total", "advantage"),
+    *("step", "sampled_step", "group", "rollout_id", "prompt", "response", "outcome", "detail", "total", "advantage"),
     *("num_tokens", "stop_reason", "components"),
 )
 # Adds the dataset row, and the extras and logs of rewards, as stored JSON.

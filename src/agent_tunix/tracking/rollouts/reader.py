@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("agent_tunix.rollouts")
 
 # Columns that files of older versions lack.
-_LATER_COLUMNS = ("episode", "turn_advantages")
+_LATER_COLUMNS = ("episode", "turn_advantages", "sampled_step")
 
 Footers = dict[tuple[Path, int, int], "list[StepPlace]"]
 

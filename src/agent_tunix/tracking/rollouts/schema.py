@@ -119,6 +119,12 @@ COLUMNS = (
     Column("format", "string", "`prompt.format`, the template that a response should follow."),
     Column("max_steps", "int32", "Number of steps of the run."),
     Column(
+        "sampled_step",
+        "int32",
+        "With `grpo.replay_groups`, the earlier step that sampled the completion; else null.",
+        True,
+    ),
+    Column(
         "outcome",
         "string",
         "`scored`, or why there is no total: `not_applicable`, `bad_reference`, `error`, `timeout`.",

@@ -1,4 +1,4 @@
-"""Checks of a reward before it trains: tables of cases, invariants, an exploit search, calibration, speed.
+"""Checks of a reward before it trains: tables of cases, invariants, an exploit search, calibration.
 
     from agent_tunix.workbench.checks import run_cases
 
@@ -18,7 +18,6 @@ from agent_tunix.workbench.checks.forms import LabelledCompletion, find_misjudge
 from agent_tunix.workbench.checks.fuzzer import Budget
 from agent_tunix.workbench.checks.problems import CheckProblem
 from agent_tunix.workbench.checks.report import CheckFinding, CheckReport, Status
-from agent_tunix.workbench.checks.speed import Speed, measure_speed
 
 __all__ = [
     "Budget",
@@ -30,7 +29,6 @@ __all__ = [
     "CheckReport",
     "Kind",
     "LabelledCompletion",
-    "Speed",
     "Status",
     "calibrate",
     "check_reward",
@@ -38,7 +36,6 @@ __all__ = [
     "generate_completions",
     "kind_of",
     "load_cases",
-    "measure_speed",
     "range_of",
     "run_case",
     "run_cases",

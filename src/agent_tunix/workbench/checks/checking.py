@@ -98,7 +98,6 @@ def _findings(
     trial: Trial, seed: int, budget: Budget, max_exploit: float, completions: Sequence[str]
 ) -> Iterator[CheckFinding]:
     yield universal.check_deterministic(trial)
-    yield universal.check_untouched(trial)
     exploit = search(trial, seed=seed, budget=budget) if budget.tries and any(trial.solved()) else None
     without = needs_answer(trial.kind) and not trial.has_references
     if without:

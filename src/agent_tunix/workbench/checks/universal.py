@@ -1,20 +1,8 @@
-"""Checks of a reward of any kind: deterministic, bounded, arguments untouched, a score for every response."""
+"""Checks of a reward of any kind: deterministic, bounded, a score for every response."""
 
-import copy
-import functools
-import inspect
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Iterable
 
-import numpy as np
-
-from agent_tunix.rewards.conventions import Convention
-from agent_tunix.rewards.execution.runner import PlacedReward
 from agent_tunix.rewards.kinds import format_range
-from agent_tunix.rewards.mixture import Component, Mixture
-from agent_tunix.rewards.recipe import RewardRecipe
 from agent_tunix.rewards.sample import Outcome, Score
 from agent_tunix.workbench.checks.problems import CheckProblem
 from agent_tunix.workbench.checks.report import CheckExample, CheckFinding, Status
@@ -42,26 +30,6 @@ def check_deterministic(trial: Trial) -> CheckFinding:
                     "deterministic", Status.FAILED, "the same response earned different scores", (example,)
                 )
     return CheckFinding("deterministic", Status.PASSED, f"{len(trials)} responses, three times each, in changing order")
-
-
-def check_untouched(trial: Trial) -> CheckFinding:
-    """Check that the reward does not change its arguments."""
-    watched = [_watch(component) for component in trial.scorer.mixture.components]
-    components = [component for component in watched if component is not None]
-    if not components:
-        return CheckFinding("arguments untouched", Status.SKIPPED, "only functions can be checked")
-    scorer = replace(trial.scorer, mixture=Mixture(components))
-    for problem in trial.problems[:4]:
-        nested = replace(problem, columns={**problem.columns, "nested": {"list": [1, 2], "map": {"a": 1}}})
-        for response in (trial.solve(problem), problem.prompt, ""):
-            score = scorer(nested, response)
-            touched = [match[0] for part in score.parts.values() if (match := _TOUCHED.search(part.detail))]
-            if touched:
-                example = CheckExample(response, problem.answer, None)
-                return CheckFinding("arguments untouched", Status.FAILED, touched[0], (example,))
-    return CheckFinding(
-        "arguments untouched", Status.PASSED, "the row and the arguments were as before after each call"
-    )
 
 
 def gave_up(error: HangingRewardError) -> CheckFinding:
@@ -165,101 +133,6 @@ def check_levels(trial: Trial) -> CheckFinding:
             "has no learning signal; add partial credit or a second component",
         )
     return CheckFinding("levels", Status.PASSED, f"{len(values)} different values")
-
-
-def _watch(component: Component) -> Component | None:
-    placed: Any = component.reward
-    reward = placed.written if isinstance(placed, PlacedReward) else placed
-    watched = _watched(reward)
-    if watched is None:
-        return None
-    return Component(component.name, placed.beside(watched) if isinstance(placed, PlacedReward) else watched)
-
-
-def _watched(reward: Any) -> Any:
-    """Return the reward with a wrapper that fails if a call changes an argument; None if it has no function."""
-    function = getattr(reward, "function", None)
-    if not isinstance(reward, Convention) or not inspect.isfunction(function):
-        return None
-    recipe = None if reward.recipe is None else _WatchedRecipe(*(getattr(reward.recipe, f.name) for f in _FIELDS))
-    return type(reward)(_spy(function), reward.name, reward.args, reward.settings, recipe)
-
-
-class _WatchedRecipe(RewardRecipe):
-    """Recipe of a reward that is watched in the worker that makes it."""
-
-    __slots__ = ()
-
-    def finish(self, reward: Any) -> Any:
-        """Return the reward, watched."""
-        return _watched(reward)
-
-
-_FIELDS = fields(RewardRecipe)
-_TOUCHED = re.compile(r"the argument '[^']*' was changed by the call")
-
-
-class _TouchedError(Exception):
-    """A call changed one of its arguments."""
-
-
-def _spy(function: Callable[..., Any]) -> Callable[..., Any]:
-    def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
-        for name in before:
-            if _differs(before[name], after.get(name)):
-                raise _TouchedError(f"the argument {name!r} was changed by the call")
-
-    def by_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {**{f"{place}": value for place, value in enumerate(args, start=1)}, **kwargs}
-
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def spy_async(*args: Any, **kwargs: Any) -> Any:
-            before = _copies(by_name(args, kwargs))
-            result = await function(*args, **kwargs)
-            compare(before, by_name(args, kwargs))
-            return result
-
-        return spy_async
-
-    @functools.wraps(function)
-    def spy(*args: Any, **kwargs: Any) -> Any:
-        before = _copies(by_name(args, kwargs))
-        result = function(*args, **kwargs)
-        compare(before, by_name(args, kwargs))
-        return result
-
-    return spy
-
-
-def _copies(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return deep copies of arguments; one that cannot be copied, such as a lock, is itself."""
-    copies = {}
-    for name, value in arguments.items():
-        try:
-            copies[name] = copy.deepcopy(value)
-        except Exception:  # of the class of a value
-            copies[name] = value
-    return copies
-
-
-def _differs(before: Any, after: Any) -> bool:
-    """Return True if two values differ as data. Functions, and objects that equal only themselves, never do."""
-    if before is after:
-        return False
-    if type(before) is not type(after):
-        return True
-    if isinstance(after, Mapping):
-        return before.keys() != after.keys() or any(_differs(before[key], after[key]) for key in before)
-    if isinstance(after, list | tuple):
-        return len(before) != len(after) or any(map(_differs, before, after))
-    if isinstance(after, np.ndarray):
-        return _differs(before.tolist(), after.tolist())
-    equality: object = type(after).__eq__
-    if callable(after) or equality is object.__eq__:
-        return False
-    return bool(before != after) and not (before != before and after != after)
 
 
 def _unscored_example(trial: Trial) -> tuple[CheckExample, ...]:

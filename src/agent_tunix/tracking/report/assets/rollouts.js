@@ -219,7 +219,7 @@ function openRollout(index) {
 
 function describeRollout(rollout) {
   const facts = [
-    ["Step", String(rollout.step)], ["Total", show(rollout.total)], ["Advantage", show(rollout.advantage)], ["Outcome", rollout.outcome.replace("_", " ")],
+    ["Step", rollout.sampled_step ? `${rollout.step}, sampled at ${rollout.sampled_step}` : String(rollout.step)], ["Total", show(rollout.total)], ["Advantage", show(rollout.advantage)], ["Outcome", rollout.outcome.replace("_", " ")],
     ["Tokens", String(rollout.tokens)], ["Ended", rollout.stop?.replaceAll("_", " ") ?? (rollout.ended ? "by itself" : "cut at the limit")], ["Disagreement", show(rollout.disagreement)],
   ];
   if (rollout.turn_advantages) facts.push(["Advantages of turns", rollout.turn_advantages.map(show).join(", ")]);
