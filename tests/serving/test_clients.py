@@ -1,4 +1,4 @@
-"""Judges against a served policy."""
+"""Clients of this package against a served policy: judges."""
 
 import json
 import re

@@ -211,7 +211,7 @@ class Generator:
             yield from self.complete_messages(some, [self.messages(example) for example in some])
 
     def messages(self, example: Example, *, is_first: bool = True) -> list[dict[str, Any]]:
-        """Return the conversation that prompts for an example, as in training.
+        """Return the conversation that prompts for an example.
 
         Args:
             example: The example.
