@@ -32,7 +32,7 @@ from agent_tunix.sampling.token_choice import SamplingParams
 from agent_tunix.startup.devices import prepare
 
 PROMPT_TOKENS = 64
-WARM_UP = 4
+WARM_UP = 2
 TEMPERATURE = 1.5
 
 
@@ -69,6 +69,7 @@ def main() -> None:
         max_context=PROMPT_TOKENS + arguments.tokens,
         chunk_tokens=arguments.chunk,
     )
+    source.warm_up()
     sampling = SamplingParams(arguments.tokens, temperature=TEMPERATURE)
     clock = time.process_time if arguments.cpu else time.perf_counter
 
