@@ -104,7 +104,7 @@ def serve_policy(
     reach is refused without a key.
 
     Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/load_lora_adapter,
-    /v1/unload_lora_adapter, /v1/load_weights, /health and /metrics;
+    /v1/unload_lora_adapter, /v1/load_weights, /tokenize, /detokenize, /health and /metrics;
     /openapi.json describes them.
 
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the policy
