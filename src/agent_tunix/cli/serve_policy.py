@@ -78,6 +78,7 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     default=None,
     help="Type that a model computes in, as model.dtype; a run has its own.  [auto]",
 )
+@click.option("--warm-up", is_flag=True, help="Compile all programs first, not when each is needed.")
 @click.option(
     "--max-waiting", type=click.IntRange(min=0), default=1024, help="Requests that may wait; more are refused (429)."
 )
@@ -95,6 +96,7 @@ def serve_policy(
     max_context: int | None,
     places: int,
     dtype: str | None,
+    warm_up: bool,
     max_waiting: int,
 ) -> None:
     """Serve a policy by OpenAI's API, with continuous batching.
@@ -140,4 +142,5 @@ def serve_policy(
         num_places=places,
         max_waiting=max_waiting,
         adapters=dict(adapters),
+        warms_up=warm_up,
     )

@@ -41,6 +41,7 @@ def open_service(
     num_places: int = 16,
     max_waiting: int = 1024,
     adapters: Mapping[str, Path] | None = None,
+    warms_up: bool = False,
 ) -> Iterator["PolicyService"]:
     """Yield a policy with its weights, while a thread of its own samples from it.
 
@@ -52,6 +53,7 @@ def open_service(
         num_places: Requests that are answered at a time, as far as the memory allows.
         max_waiting: Requests that may wait; more are refused.
         adapters: Directories of adapters by name.
+        warms_up: True to compile all programs first, not when each is needed.
 
     Raises:
         CheckpointError, ModelError, ConfigError: The policy cannot be loaded.
@@ -90,6 +92,8 @@ def open_service(
         if host is None or name == settings.model:
             raise ConfigError(f"--adapter {name} must have another name than the policy", code="invalid_request")
         host.load_adapter(name, directory)
+    if warms_up:
+        sampler.warm_up()
     stop = threading.Event()
     thread = threading.Thread(target=sampler.serve_forever, args=(stop,), name="sampler")
     thread.start()
