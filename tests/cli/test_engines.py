@@ -31,6 +31,8 @@ def test_the_table_of_an_engine_says_what_was_sent_and_what_came() -> None:
     assert refused.exit_code == 1
 
 
-def test_a_key_that_is_not_set_is_told() -> None:
-    arguments = ["engines", "check", "http://127.0.0.1:9", "--api-key-env", "NOT_SET"]
-    assert CliRunner().invoke(main, arguments).exit_code == 2
+@pytest.mark.parametrize(
+    "arguments", [["--reload"], ["--api-key-env", "NOT_SET"], ["--adapter-directory", "/no/such/directory"]]
+)
+def test_options_that_cannot_be_used(arguments: list[str]) -> None:
+    assert CliRunner().invoke(main, ["engines", "check", "http://127.0.0.1:9", *arguments]).exit_code == 2

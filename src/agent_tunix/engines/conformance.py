@@ -12,15 +12,19 @@
 | `greedy` | the likeliest tokens are the same twice |
 | `seeds` | equal seeds give equal tokens |
 | `unknown model` | a model that is not loaded is refused, not replaced by the base |
+| `forward pass` | scores are those of our forward pass |
+| `adapter` | a loaded adapter is used, the base stays as it was, and after unloading it is refused |
+| `weights` | the engine reads all weights, and goes on as before |
 
-A run itself proves, with its first weights, that an engine loads them and scores as our forward pass does (`gate.py`).
+The last three need the model itself.
 """
 
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
 import httpx
 
@@ -30,7 +34,7 @@ from agent_tunix.sampling.requests import TokenReply, TokenRequest
 
 # Versions whose routes are known, by kind.
 KNOWN_VERSIONS = {"vllm": (0, 33), "sglang": (0, 5, 23)}
-# Ids that any vocabulary has.
+# Ids that any vocabulary has; a model that is given brings a text instead.
 _PROMPT = (10, 20, 30, 25, 15, 12, 40, 33)
 _NUM_TOKENS = 16
 _NUM_FIRST_TOKENS = 8
@@ -48,6 +52,24 @@ class EngineFinding:
     came: str
 
 
+class KnownModel(Protocol):
+    """The model that the engine serves, with an adapter that nobody else has.
+
+    Attributes:
+        prompt: Token ids of a text.
+        directory: Directory of the model.
+        adapter: Directory of the adapter in PEFT's format.
+    """
+
+    prompt: tuple[int, ...]
+    directory: Path
+    adapter: Path
+
+    def score(self, tokens: Sequence[int], *, with_adapter: bool) -> list[float]:
+        """Return the log-probability of each token after the first."""
+        ...
+
+
 class _Wrong(Exception):
     """The answer is not the required one."""
 
@@ -56,12 +78,16 @@ class _NotTried(Exception):
     """There is nothing to try with."""
 
 
-async def check_engine(wires: Sequence[Wire], client: httpx.AsyncClient) -> list[EngineFinding]:
+async def check_engine(
+    wires: Sequence[Wire], client: httpx.AsyncClient, model: KnownModel | None = None, *, reloads: bool = False
+) -> list[EngineFinding]:
     """Check a live engine with about 40 short requests.
 
     Args:
         wires: A wire of each kind that it may be of. They are for this engine alone.
         client: Client of the engine.
+        model: The model that the engine serves; None to leave out what needs it.
+        reloads: True to let the engine read all weights of the model again.
     """
     reasons = []
     for wire in wires:
@@ -70,18 +96,22 @@ async def check_engine(wires: Sequence[Wire], client: httpx.AsyncClient) -> list
         except (AgentTunixError, httpx.TransportError) as error:
             reasons.append(str(error) or type(error).__name__)
         else:
-            return await _Checker(wire, client, facts).run()
+            return await _Checker(wire, client, facts, model, reloads).run()
     return [EngineFinding("ready", "failed", "version and models", "; ".join(dict.fromkeys(reasons)))]
 
 
 class _Checker:
-    def __init__(self, wire: Wire, client: httpx.AsyncClient, facts: EngineFacts) -> None:
-        self._wire, self._client, self._facts = wire, client, facts
+    def __init__(
+        self, wire: Wire, client: httpx.AsyncClient, facts: EngineFacts, model: KnownModel | None, reloads: bool
+    ) -> None:
+        self._wire, self._client, self._facts, self._reloads = wire, client, facts, reloads
+        self._given = model
         self._base = facts.models[0]
+        self._prompt = _PROMPT if model is None else model.prompt
 
     async def run(self) -> list[EngineFinding]:
         """Return a finding for each check."""
-        ids = f"{len(_PROMPT)} ids"
+        ids = f"{len(self._prompt)} ids"
         return [
             await self._try("ready", "version and models", self._ready),
             await self._try("ids", f"{ids}, {_NUM_TOKENS} tokens, then 4", self._ids),
@@ -93,6 +123,9 @@ class _Checker:
             await self._try("greedy", f"{ids}, temperature 0, twice", self._greedy),
             await self._try("seeds", f"{ids}, seed 7 twice, seed 8", self._seeds),
             await self._try("unknown model", "a model that nobody loaded", self._unknown),
+            await self._try("forward pass", "a reply's tokens to score", self._forward_pass),
+            await self._try("adapter", "a random adapter: load, score, unload, sample", self._adapter),
+            await self._try("weights", "all weights of the model, again", self._weights),
         ]
 
     async def _try(self, name: str, sent: str, check: Callable[[], Awaitable[str]]) -> EngineFinding:
@@ -108,12 +141,12 @@ class _Checker:
     async def _sample(
         self, max_tokens: int = _NUM_TOKENS, temperature: float = 1.0, seed: int = 7, model: str = "", stop: int = -1
     ) -> TokenReply:
-        request = TokenRequest(_PROMPT, max_tokens, temperature=temperature, seed=seed)
+        request = TokenRequest(self._prompt, max_tokens, temperature=temperature, seed=seed)
         request = request if stop < 0 else replace(request, stop_ids=(stop,))
         return await self._wire.sample(self._client, model or self._base, request)
 
-    async def _scores(self, tokens: Sequence[int]) -> list[float]:
-        scores = await self._wire.score(self._client, self._base, tokens)
+    async def _scores(self, tokens: Sequence[int], model: str = "") -> list[float]:
+        scores = await self._wire.score(self._client, model or self._base, tokens)
         if len(scores) != len(tokens) - 1:
             raise _Wrong(f"{len(scores)} scores of {len(tokens)} tokens; each but the first must have one")
         return scores
@@ -125,6 +158,10 @@ class _Checker:
         except (EngineError, RequestRefusedError) as error:
             return f"refused: {str(error)[:160]}"
         raise _Wrong(f"{len(reply.tokens)} tokens; it must be refused")
+
+    async def _text(self) -> tuple[int, ...]:
+        """Return the prompt with a reply."""
+        return (*self._prompt, *(await self._sample()).tokens)
 
     async def _first_tokens(self, temperature: float) -> dict[int, float]:
         """Return the log-probability of each first token that some seeds draw."""
@@ -173,20 +210,15 @@ class _Checker:
 
     async def _score(self) -> str:
         reply = await self._sample()
-        scores = await self._scores((*_PROMPT, *reply.tokens))
-        pairs = zip(scores[len(_PROMPT) - 1 :], reply.logps, strict=True)
-        distance = sum(abs(one - other) for one, other in pairs) / len(reply.logps)
-        relation = "from the log-probabilities of the reply"
-        if not distance <= _ROUNDING:
-            raise _Wrong(f"{distance:.4f} nats {relation} on average; at most {_ROUNDING} is rounding")
-        return f"{distance:.2g} nats {relation} on average"
+        scores = await self._scores((*self._prompt, *reply.tokens))
+        return _follow(scores[len(self._prompt) - 1 :], reply.logps, "from the log-probabilities of the reply")
 
     async def _temperature(self) -> str:
         (one, first), *others = (await self._first_tokens(2.0)).items()
         if not others:
             raise _NotTried("every seed gave the same token")
         other, second = max(others, key=lambda pair: abs(pair[1] - first))
-        scores = [(await self._scores((*_PROMPT, token)))[-1] for token in (one, other)]
+        scores = [(await self._scores((*self._prompt, token)))[-1] for token in (one, other)]
         expected, came = (scores[0] - scores[1]) / 2, first - second
         if not abs(came - expected) <= max(_ROUNDING, 0.02 * abs(expected)):
             raise _Wrong(f"tokens {one} and {other} are {came:.4f} nats apart; at temperature 2 must be {expected:.4f}")
@@ -208,3 +240,54 @@ class _Checker:
 
     async def _unknown(self) -> str:
         return await self._refused(4, f"nobody-loaded-{secrets.token_hex(4)}")
+
+    async def _forward_pass(self) -> str:
+        model, tokens = self._model(), await self._text()
+        ours = model.score(tokens, with_adapter=False)
+        return _follow(await self._scores(tokens), ours, "from our forward pass")
+
+    async def _adapter(self) -> str:
+        model, name, tokens = self._model(), f"check-{secrets.token_hex(4)}", await self._text()
+        before = await self._scores(tokens)
+        base, expected = [model.score(tokens, with_adapter=with_adapter) for with_adapter in (False, True)]
+        await self._wire.load_adapter(self._client, name, model.adapter)
+        try:
+            await self._sample(4, model=name)
+            adapted = await self._scores(tokens, name)
+            came, distance = _distance(adapted, expected), _distance(base, expected)
+            if not came < distance / 4:
+                raise _Wrong(
+                    f"scores are {came:.4f} nats from the adapter's and {_distance(adapted, before):.4f} from the "
+                    f"base's, which must be {distance:.4f} apart"
+                )
+            _follow(await self._scores(tokens), before, "from the base's scores before it was loaded")
+        finally:
+            await self._wire.unload_adapter(self._client, name)
+        await self._refused(4, name)
+        return f"{came:.2g} nats from its scores, which are {distance:.2g} from the base's; refused after unloading"
+
+    async def _weights(self) -> str:
+        model = self._model()
+        if not self._reloads:
+            raise _NotTried("it was not asked for")
+        tokens = await self._text()
+        before = await self._scores(tokens)
+        await self._wire.load_weights(self._client, model.directory, 1)
+        return _follow(await self._scores(tokens), before, "from the scores before")
+
+    def _model(self) -> KnownModel:
+        if self._given is None:
+            raise _NotTried("the model is not given")
+        return self._given
+
+
+def _follow(came: Sequence[float], expected: Sequence[float], relation: str) -> str:
+    """Return the distance of log-probabilities; raise _Wrong if rounding does not explain it."""
+    distance = _distance(came, expected)
+    if not distance <= _ROUNDING:
+        raise _Wrong(f"{distance:.4f} nats {relation} on average; at most {_ROUNDING} is rounding")
+    return f"{distance:.2g} nats {relation} on average"
+
+
+def _distance(first: Sequence[float], second: Sequence[float]) -> float:
+    return sum(abs(one - other) for one, other in zip(first, second, strict=True)) / len(first)

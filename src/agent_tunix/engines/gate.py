@@ -179,7 +179,7 @@ class SyncGate:
         return (
             f"{url} must sample from {now.model}, but samples from {nearest.model}: of the policy's movement since "
             f"{known.model} its log-probabilities show {share:.2f} in place of 1. Its log may say why it did not take "
-            "the weights; `agent-tunix engines check` tries the routes of sampling"
+            "the weights; `agent-tunix engines check` tries each route"
         )
 
 
