@@ -86,9 +86,9 @@ class StepMetrics:
         if result.num_waiting is not None:
             row["engine/queue"] = result.num_waiting
         if result.num_kept is not None:
-            ages = [step - sample.step for sample in result.samples[:: self._num_generations] if sample.step < step]
-            age = float(np.mean(ages)) if ages else None
-            row |= {"replay/groups": len(ages), "replay/age_mean": age, "replay/kept": result.num_kept}
+            steps = [sample.step for sample in result.samples[:: self._num_generations] if sample.step < step]
+            age = float(np.mean([step - earlier for earlier in steps])) if steps else None
+            row |= {"replay/groups": len(steps), "replay/age_mean": age, "replay/kept": result.num_kept}
         row["policy/learning_rate"] = learning_rate
         row["policy/updates"] = result.updates_applied
         row["policy/updates_skipped"] = result.updates_skipped
