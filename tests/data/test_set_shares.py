@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agent_tunix.config.checks import check
-from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig, EngineConfig, GrpoConfig, TrainingConfig
+from agent_tunix.config.schema import Config, CurriculumConfig, DataConfig, EngineConfig, TrainingConfig
 from agent_tunix.data.batches import Order
 from agent_tunix.data.examples import Example
 from agent_tunix.data.orders import make_order
@@ -47,7 +47,7 @@ def draw(order: Any, first: int, last: int, rate: Rate) -> list[list[int]]:
 
 
 def counts(batch: list[int]) -> list[int]:
-    return np.bincount(np.array(batch) // ROWS, minlength=len(NAMES)).tolist()
+    return [sum(row // ROWS == number for row in batch) for number in range(len(NAMES))]
 
 
 def noisy(number: int, step: int) -> float:
@@ -98,10 +98,6 @@ def test_training_moves_from_the_easy_set_to_the_hard_one_and_every_set_returns(
     assert np.sum(batches[200:], axis=0).min() > 0
 
 
-def test_unobserved_shares_are_the_weights() -> None:
-    assert counts(order_of().batch_indices(1).tolist()) == [2, 2, 4]
-
-
 def test_rows_of_a_set_come_in_passes() -> None:
     batches = draw(order_of(), 1, 100, noisy)
     middle = [row for batch in batches for row in batch if row // ROWS == 1]
@@ -140,16 +136,6 @@ def test_metrics_of_a_set_without_a_rate_are_null() -> None:
     }
 
 
-@pytest.mark.parametrize("data", [{}, {"sampling": "pass_rate"}])
-def test_fixed_shares_keep_the_weights(data: dict[str, Any]) -> None:
-    order = order_of(set_shares="fixed", **data)
-    for step in (1, 2, 3):
-        batch = order.batch_indices(step).tolist()
-        assert counts(batch) == [2, 2, 4]
-        if data:
-            order.observe(step, {row: noisy(row // ROWS, step) for row in batch})
-
-
 SETS: dict[str, Any] = {"a": {"path": "a.jsonl"}, "b": {"path": "b.jsonl"}}
 
 
@@ -175,5 +161,11 @@ def test_settings_that_contradict_each_other_are_refused(config: Config) -> None
     assert "set_shares" in str(caught.value) or "curriculum" in str(caught.value)
 
 
-def test_a_component_may_decide_what_is_solved() -> None:
-    check(Config(data=DataConfig(set_shares="pass_rate", mixture=SETS), grpo=GrpoConfig(filter_by="math")))
+def test_a_run_may_change_from_rates_of_rows_to_those_of_sets_and_back() -> None:
+    rows, sets = order_of(set_shares="fixed", sampling="pass_rate"), order_of()
+    draw(rows, 1, 5, noisy)
+    sets.load_state_dict(rows.state_dict(), 5)
+    assert counts(sets.batch_indices(6).tolist()) == [2, 2, 4]
+    draw(sets, 6, 8, noisy)
+    rows.load_state_dict(sets.state_dict(), 8)
+    assert counts(rows.batch_indices(9).tolist()) == [2, 2, 4]

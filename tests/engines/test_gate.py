@@ -116,3 +116,10 @@ def test_there_is_no_limit_without_an_engine_or_with_staleness() -> None:
         limit = MismatchLimit(config)
         assert limit.observe(mismatch(0.0)) is None
         assert limit.observe(mismatch(5.0)) is None
+
+
+def test_steps_that_replay_groups_of_earlier_weights_have_no_limit() -> None:
+    limit = MismatchLimit(EngineConfig(name="vllm"))
+    assert limit.observe(mismatch(1e-3) | {"replay/groups": 0}) is None
+    assert limit.observe(mismatch(5.0) | {"replay/groups": 2}) is None
+    assert limit.observe(mismatch(5.0) | {"replay/groups": 0}) is not None

@@ -1,7 +1,5 @@
 """Our own served policy as an engine: its replies are those of the samplers in this process."""
 
-import contextlib
-import threading
 from collections.abc import Iterator
 
 import jax
@@ -22,6 +20,7 @@ from agent_tunix.serving.app import create_app
 from agent_tunix.serving.policy_service import PolicyService
 from agent_tunix.serving.running import serving
 from agent_tunix.serving.settings import PolicySettings
+from tests.engines.sources import continuous
 
 CONTEXT, LENGTH = 96, 16
 PROMPTS = ["What is 3 + 4?", "Tom has 9 apples and eats 2."]
@@ -35,32 +34,18 @@ def sampler() -> Sampler:
 
 @pytest.fixture(scope="module")
 def here(sampler: Sampler) -> Iterator[ContinuousSampler]:
-    with _driven(sampler) as source:
+    with continuous(sampler, max_context=CONTEXT, num_places=4) as source:
         yield source
 
 
 @pytest.fixture(scope="module")
 def engine(sampler: Sampler) -> Iterator[EngineSource]:
     settings = PolicySettings(port=0, max_context=CONTEXT)
-    with _driven(sampler) as source:
+    with continuous(sampler, max_context=CONTEXT, num_places=4) as source:
         app = create_app(PolicyService(source, sampler.tokenizer, settings))
         with serving(app, settings) as url, EngineSource([url], make_wire("agent_tunix"), timeout_s=60) as engine:
             engine.wait_until_ready()
             yield engine
-
-
-@contextlib.contextmanager
-def _driven(sampler: Sampler) -> Iterator[ContinuousSampler]:
-    source, stop = ContinuousSampler(sampler, num_places=4, max_context=CONTEXT), threading.Event()
-    thread = threading.Thread(target=source.serve_forever, args=(stop,))
-    thread.start()
-    try:
-        yield source
-    finally:
-        stop.set()
-        source.wake()
-        thread.join()
-        source.close()
 
 
 def answers(source: ContinuousSampler | EngineSource, requests: list[TokenRequest]) -> list[TokenReply]:

@@ -21,7 +21,7 @@ from agent_tunix.engines.vllm import VllmWire
 from agent_tunix.engines.wire import Wire
 from agent_tunix.errors import EngineError, RequestRefusedError
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
-from tests.engines.toy_engine import BASE, VOCAB, ToyEngine, sampled
+from tests.engines.toy_engine import VOCAB, ToyEngine, sampled
 from tests.raising import raises
 
 WIRES: list[Wire] = [VllmWire(VOCAB), SglangWire(VOCAB)]
@@ -74,27 +74,6 @@ def test_tokens_and_log_probabilities_come_back_as_they_were_sampled(wire: Wire,
         sampling = body.get("sampling_params", body)
         keys = {"temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"}
         assert keys <= set(sampling)
-
-
-@every_wire
-def test_new_requests_sample_from_the_followed_model(wire: Wire, engine: ToyEngine, tmp_path: Path) -> None:
-    with opened(wire, engine.url) as source:
-        source.each(lambda wire, client: wire.load_adapter(client, "policy-v1", tmp_path))
-        source.follow(1, "policy-v1")
-        assert source.submit(request_of()).result(20).version == 1
-        assert "policy-v1" in str(engine.bodies[-1])
-        assert source.submit(request_of(adapter=BASE)).result(20).version == 1
-        source.each(lambda wire, client: wire.unload_adapter(client, "policy-v1"))
-        assert engine.models == [BASE]
-
-
-@every_wire
-def test_a_missing_model_fails(wire: Wire, engine: ToyEngine) -> None:
-    with opened(wire, engine.url, max_retries=1) as source:
-        source.follow(1, "policy-v1")
-        with raises(EngineError, "engine_no_model", "policy-v1"):
-            source.submit(request_of()).result(20)
-        assert source.counts.retries == 1
 
 
 def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:

@@ -107,6 +107,7 @@ def test_adapters_and_weights_are_those_that_were_loaded(stand_in: Any, tmp_path
         source.each(lambda wire, client: wire.unload_adapter(client, "policy-v1"))
         with raises(EngineError, "engine_no_model", "policy-v1"):
             source.submit(REQUEST).result(20)
+        assert source.counts.retries == 1
         source.each(lambda wire, client: wire.load_weights(client, tmp_path, 2))
         source.follow(2, source.base_model)
         reply = source.submit(REQUEST).result(20)

@@ -76,7 +76,7 @@ def test_a_mixture_follows_from_its_weighted_components(
     [
         ([0.5], (0.0, 0.5)),
         ([{"from": 0.1, "to": 1.0, "steps": [1, 20]}], (0.0, 1.0)),
-        ([{"metric": "eval/accuracy", "from": 0.0, "to": -0.5, "values": [0.3, 0.8]}], (-0.5, 0.0)),
+        ([{"from": 0.0, "to": -0.5, "steps": [3, 8]}], (-0.5, 0.0)),
         ([{"from": 0.0, "to": 1.0, "steps": [1, 5]}, {"from": 1.0, "to": 0.0, "steps": [15, 20]}], (0.0, 2.0)),
         ([{"from": 0.0, "to": 1.0, "steps": [1, 5]}, {"from": 1.0, "to": 0.0, "steps": [1, 5]}], (0.0, 1.0)),
     ],

@@ -17,7 +17,6 @@ from agent_tunix.errors import OverloadedError, RequestRefusedError
 from agent_tunix.policy.files.adapter_files import read_adapter
 from agent_tunix.policy.mesh import make_mesh
 from agent_tunix.policy.network.decoder import Decoder
-from agent_tunix.sampling import place_programs
 from agent_tunix.sampling.continuous import ContinuousSampler
 from agent_tunix.sampling.requests import TokenReply, TokenRequest
 from agent_tunix.sampling.sampler import Sampler
@@ -344,17 +343,3 @@ def test_adapters_answer_beside_the_policy(sampler: Sampler, source: ContinuousS
         source.submit(replace(request, adapter="mine"))
     source.run_pending()
     assert waiting.result(timeout=0).tokens == adapted.tokens
-
-
-@pytest.mark.slow
-def test_warming_up_compiles_all_programs(sampler: Sampler) -> None:
-    source = ContinuousSampler(sampler, num_places=4, max_context=128, chunk_tokens=8)
-    assert source.warm_up() == 2 * (2 + 3 + 2)
-    before = num_programs()
-    answer(source, *[TokenRequest(make_prompt(n, 5 + 20 * n), max_tokens=9, seed=n) for n in range(6)])
-    assert num_programs() == before
-
-
-def num_programs() -> int:
-    programs: tuple[Any, ...] = place_programs._READ_PIECES, place_programs._WRITE_TOKENS
-    return sum(program._cache_size() for program in programs)

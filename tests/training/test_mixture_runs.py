@@ -32,8 +32,6 @@ MIXTURE = (
     "{correct: {function: math},"
     " tags: {function: format, weight: {from: 0.5, to: 0.1, steps: [2, 4]}},"
     " later: {function: debug, weight: {from: 0.0, to: 1.0, steps: 3, kind: step}},"
-    " follows: {function: match_format_exactly,"
-    " weight: {metric: rewards/tags/mean, from: 0.0, to: 1.0, values: [0, 1]}},"
     " long: {function: 'notes.py:noticed', weight: 0.1, requires: {tags: 0.5}, transform: [rank], when: {kind: sum}}}"
 )
 
@@ -72,11 +70,6 @@ def test_the_effective_weights_are_logged_every_step(rows: list[dict[str, Any]])
     assert steps(rows, "rewards/tags/weight") == pytest.approx([0.5, 0.5, 0.3, 0.1])
     assert steps(rows, "rewards/later/weight") == [0.0, 0.0, 1.0, 1.0]
     assert steps(rows, "rewards/long/weight") == [0.1] * NUM_STEPS
-
-
-def test_a_weight_follows_what_the_step_before_logged(rows: list[dict[str, Any]]) -> None:
-    means = steps(rows, "rewards/tags/mean")
-    assert steps(rows, "rewards/follows/weight") == pytest.approx([0.0, *means[:-1]])
 
 
 def test_a_gated_and_routed_component_is_computed_where_it_counts(rows: list[dict[str, Any]], directory: Path) -> None:
@@ -118,8 +111,7 @@ def test_the_fingerprint_is_stored_in_the_run_and_in_checkpoints(rows: list[dict
     environment = json.loads((directory / "whole" / "environment.json").read_text())
     metadata = json.loads((directory / "whole" / "checkpoints" / "step_000002" / "metadata.json").read_text())
     assert environment["reward_fingerprint"] == metadata["reward"]
-    assert set(metadata["reward"]["components"]) == {"correct", "tags", "later", "follows", "long"}
-    assert list(metadata["mixture"]) == ["rewards/tags/mean"]
+    assert set(metadata["reward"]["components"]) == {"correct", "tags", "later", "long"}
 
 
 def test_the_scaling_reaches_the_advantages(rows: list[dict[str, Any]], directory: Path) -> None:

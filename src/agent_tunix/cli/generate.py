@@ -158,7 +158,7 @@ def _find(source: Path, step: Any, score: bool, prompt_config: str | None, raw: 
 
 
 def _examples(found: "PolicySource", prompt: str | None, file: Path | None) -> "list[Example]":
-    """Return the problems, read with the columns of a run, or else with those of the default configuration."""
+    """Return the problems, read with the columns of the run."""
     from agent_tunix.data import read_problems
     from agent_tunix.training.generation import make_prompt
 

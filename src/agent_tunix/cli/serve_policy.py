@@ -78,7 +78,6 @@ class _AdapterType(click.ParamType[tuple[str, Path]]):
     default=None,
     help="Type that a model computes in, as model.dtype; a run has its own.  [auto]",
 )
-@click.option("--warm-up", is_flag=True, help="Compile all programs first, not when each is needed.")
 @click.option(
     "--max-waiting", type=click.IntRange(min=0), default=1024, help="Requests that may wait; more are refused (429)."
 )
@@ -96,7 +95,6 @@ def serve_policy(
     max_context: int | None,
     places: int,
     dtype: str | None,
-    warm_up: bool,
     max_waiting: int,
 ) -> None:
     """Serve a policy by OpenAI's API, with continuous batching.
@@ -106,7 +104,7 @@ def serve_policy(
     reach is refused without a key.
 
     Routes: /v1/chat/completions, /v1/completions, /v1/models, /v1/load_lora_adapter,
-    /v1/unload_lora_adapter, /v1/load_weights, /tokenize, /detokenize, /health and /metrics;
+    /v1/unload_lora_adapter, /v1/load_weights, /health and /metrics;
     /openapi.json describes them.
 
     Exit status: 0 ended by SIGTERM or SIGINT; 2 it cannot be served: the port is in use, there is no key, the policy
@@ -142,5 +140,4 @@ def serve_policy(
         num_places=places,
         max_waiting=max_waiting,
         adapters=dict(adapters),
-        warms_up=warm_up,
     )

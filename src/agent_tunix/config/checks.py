@@ -18,6 +18,7 @@ from agent_tunix.config.episodes import (
     has_agent,
     has_environment,
 )
+from agent_tunix.config.harnesses import evaluates
 from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
@@ -144,7 +145,7 @@ def _stopping_problems(config: Config) -> Iterator[str]:
             yield (
                 "stopping.patience requires stopping.metric, but it is null; for example stopping.metric=eval/accuracy"
             )
-    elif config.evaluation.num_samples == 0 and stopping.metric.startswith("eval/"):
+    elif not evaluates(config.evaluation) and stopping.metric.startswith("eval/"):
         yield f"stopping.metric={stopping.metric} requires evaluations, but evaluation.num_samples is 0; set it above 0"
     elif config.training.eval_every_n_steps == 0:
         yield (

@@ -630,7 +630,8 @@ class EngineConfig:
     mismatch_limit: Positive = key(
         10.0,
         "Stop the run where policy/sampler_mismatch_kl exceeds this many times its first value, at least 1e-4: "
-        "the engine does not sample from the policy. Without effect with engine.max_staleness.",
+        "the engine does not sample from the policy. Without effect with engine.max_staleness and in steps that replay "
+        "groups.",
     )
     num_processes: Natural = key(0, "With agent_tunix: sampling processes to start on this machine, in place of urls.")
     devices_per_process: Natural | None = key(
@@ -892,6 +893,12 @@ class EvaluationConfig:
         "true: score the completions with the run's own reward too, as eval/rewards/…; null: only if `correct` can use"
         " fewer than half of the references, or is the run's own reward.",
     )
+    harness: Any = key(
+        None,
+        "Evaluations by other programs, which call the policy: lm_eval:TASK or inspect:TASK, with options of the"
+        " program after a space, or a list of these; null: none.",
+    )
+    harness_limit: Count | None = key(None, "Most problems of each task of `harness`; null: all.")
 
 
 @dataclass
@@ -1022,6 +1029,8 @@ class EvaluateConfig:
     )
     compare_step: Any = key(None, "Step of the checkpoint of compare_with, in the same form as `step`.")
     with_rewards: bool = key(False, "Score the completions with the run's own reward too.")
+    harness: Any = key(None, "Evaluations by other programs, as evaluation.harness; those of the run are not repeated.")
+    harness_limit: int | None = key(None, "Most problems of each task of `harness`; null: all.")
     trust: bool = key(
         False,
         "Trust a run that this installation did not start, and use the code, commands and endpoints that it names.",

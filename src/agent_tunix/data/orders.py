@@ -12,7 +12,7 @@ from agent_tunix.data.draws import CurriculumDraws, Draws, PassDraws, read_diffi
 from agent_tunix.data.examples import Example
 from agent_tunix.data.mixing import Interleaving, MixedOrder
 from agent_tunix.data.pass_rates import PassRateOrder
-from agent_tunix.data.set_shares import SetShareOrder, SetShares
+from agent_tunix.data.set_shares import SetShareOrder
 from agent_tunix.errors import DataError
 
 
@@ -40,24 +40,19 @@ def make_order(examples: Sequence[Example], config: Config) -> Order:
     num_steps = count_steps(len(examples), training.batch_size, training.num_batches, training.num_epochs)
     interleaving = Interleaving(tuple(one.weight for one in sets.values()) or (1.0,))
     rows = _rows_by_set(examples, list(sets))
-    shares = None
-    if config.data.set_shares == "pass_rate":
-        shares = SetShares({name: one.weight for name, one in sets.items()}, rows, training.batch_size)
-    if by_pass_rate:
-        return PassRateOrder(rows, interleaving, training.batch_size, num_steps, config.seed, shares)
-    if shares is not None:
-        passes = [
-            PassDraws(len(own), set_seeds(config, number), one.config.data.shuffle)
-            for number, (own, one) in enumerate(zip(rows, sets.values(), strict=True))
-        ]
-        return SetShareOrder(passes, shares, num_steps)
     num_draws = interleaving.counts(num_steps * training.batch_size)
     configs = [one.config for one in sets.values()] or [config]
     draws = [
         _make_draws([examples[row] for row in rows[number]], configs[number], number, num_draws[number])
         for number in range(len(configs))
     ]
-    return MixedOrder(rows, draws, interleaving, training.batch_size, num_steps)
+    shares = None
+    if config.data.set_shares == "pass_rate":
+        weights = {name: one.weight for name, one in sets.items()}
+        shares = SetShareOrder(weights, rows, draws, training.batch_size, num_steps)
+    if by_pass_rate:
+        return PassRateOrder(rows, interleaving, training.batch_size, num_steps, config.seed, shares)
+    return shares or MixedOrder(rows, draws, interleaving, training.batch_size, num_steps)
 
 
 def _rows_by_set(examples: Sequence[Example], names: Sequence[str]) -> list[RowIndices]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from agent_tunix.data.batches import RowIndices
 from agent_tunix.data.mixing import Interleaving
-from agent_tunix.data.set_shares import LEAST_WEIGHT, SetShares
+from agent_tunix.data.set_shares import LEAST_WEIGHT, SetShareOrder
 
 _REST_STEPS = 4
 _ROWS_PER_NEW_ONE = 4
@@ -45,7 +45,7 @@ class PassRateOrder:
     batch_size: int  # rows per batch
     num_steps: int
     seed: int
-    shares: SetShares | None = None  # the rows of each set, if they do not follow the interleaving
+    shares: SetShareOrder | None = None  # the rows of each set, if they do not follow the interleaving
     _observed: int = field(init=False, default=0)
     _rates: NDArray[np.float64] = field(init=False, repr=False)
     _last: NDArray[np.int64] = field(init=False, repr=False)
@@ -71,9 +71,9 @@ class PassRateOrder:
 
     def _counts(self, step: int) -> list[list[int]]:
         """Return the rows of each set in the batches from the one after the last observed to that of `step`."""
-        num_batches = (step - 1 - self._observed) % self.num_steps + 1
         if self.shares is not None:
-            return [list(map(int, counts)) for counts in self.shares.counts(num_batches).T]
+            return [list(map(int, counts)) for counts in self.shares.counts(step).T]
+        num_batches = (step - 1 - self._observed) % self.num_steps + 1
         first, last = (step - 1) * self.batch_size, step * self.batch_size
         counts = zip(self.interleaving.counts(first), self.interleaving.counts(last), strict=True)
         return [[after - before] * num_batches for before, after in counts]
@@ -96,7 +96,7 @@ class PassRateOrder:
             "sampling/rows/hopeless": hopeless,
             "sampling/rows/useful": float(((self._rates > _HOPELESS) & (self._rates < _EASY)).mean()),
             "sampling/rows/easy": easy,
-            **(self.shares.observe(rates) if self.shares is not None else {}),
+            **(self.shares.observe(step, rates) if self.shares is not None else {}),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class PassRateOrder:
         num_rows = sum(len(rows) for rows in self.rows)
         self._observed = step
         if self.shares is not None:
-            self.shares.load_state_dict(state.get("sets", {}))
+            self.shares.load_state_dict(state.get("sets", {}), step)
         self._rates, self._last = np.full(num_rows, np.nan), np.zeros(num_rows, np.int64)
         rows = np.array(state.get("rows", []), np.int64)
         self._last[rows] = state.get("last", [])

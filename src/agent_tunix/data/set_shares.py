@@ -32,124 +32,90 @@ from agent_tunix.data.draws import Draws
 
 LEAST_WEIGHT = 0.05
 _GROUPS_REMEMBERED = 16
-
-
-@dataclass
-class SetShares:
-    """The number of rows that each batch takes from each set, given the pass rates observed so far."""
-
-    weights: Mapping[str, float]  # name of each set → its weight, above 0
-    rows: Sequence[RowIndices]  # for each set, the indices of its rows among all rows
-    batch_size: int  # rows per batch
-    drawn: NDArray[np.int64] = field(init=False)  # rows drawn from each set so far
-    _groups: NDArray[np.int64] = field(init=False, repr=False)  # groups with a pass rate
-    _rates: NDArray[np.float64] = field(init=False, repr=False)
-    _learnability: NDArray[np.float64] = field(init=False, repr=False)
-    _credit: NDArray[np.float64] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Start without observations."""
-        self.load_state_dict({})
-
-    def shares(self) -> NDArray[np.float64]:
-        """Return the share of each set in the next batches; they sum to 1."""
-        is_seen = self._groups > 0
-        values = np.maximum(LEAST_WEIGHT, 4 * self._learnability)
-        values[~is_seen] = values[is_seen].mean() if is_seen.any() else 1.0
-        shares = np.array(list(self.weights.values())) * values
-        return np.asarray(shares / shares.sum())
-
-    def counts(self, num_batches: int) -> NDArray[np.int64]:
-        """Return the [num_batches, sets] rows that the next batches take from each set."""
-        return self._allocate(num_batches)[0]
-
-    def observe(self, rates: Mapping[int, float]) -> dict[str, float | None]:
-        """Record that the next batch was drawn, and the pass rates by row; return the metrics of each set.
-
-        A rate is NaN if no completion was scored.
-        """
-        counts, self._credit = self._allocate(1)
-        self.drawn = self.drawn + counts[0]
-        observed = np.full(sum(map(len, self.rows)), np.nan)
-        observed[list(rates)] = list(rates.values())
-        for number, rows in enumerate(self.rows):
-            new = observed[rows]
-            new = new[~np.isnan(new)]
-            if len(new):
-                known = min(int(self._groups[number]), _GROUPS_REMEMBERED)
-                for means, values in ((self._rates, new), (self._learnability, new * (1 - new))):
-                    means[number] = (known * means[number] + values.sum()) / (known + len(new))
-                self._groups[number] += len(new)
-        metrics: dict[str, float | None] = {}
-        for name, share, rate, groups in zip(self.weights, self.shares(), self._rates, self._groups, strict=True):
-            metrics[f"sampling/sets/{name}/share"] = float(share)
-            metrics[f"sampling/sets/{name}/pass_rate"] = float(rate) if groups else None
-        return metrics
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the observations as JSON types."""
-        return {
-            "drawn": self.drawn.tolist(),
-            "groups": self._groups.tolist(),
-            "rates": self._rates.tolist(),
-            "learnability": self._learnability.tolist(),
-            "credit": self._credit.tolist(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the observations that `state_dict` returned; {} means none."""
-        none = [0] * len(self.weights)
-        self.drawn = np.array(state.get("drawn", none), np.int64)
-        self._groups = np.array(state.get("groups", none), np.int64)
-        self._rates = np.array(state.get("rates", none), np.float64)
-        self._learnability = np.array(state.get("learnability", none), np.float64)
-        self._credit = np.array(state.get("credit", none), np.float64)
-
-    def _allocate(self, num_batches: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the [num_batches, sets] rows of the next batches, and the credits after them."""
-        counts, credit = np.zeros((num_batches, len(self.weights)), np.int64), self._credit.copy()
-        shares = self.shares()
-        for batch in counts:
-            credit += self.batch_size * shares
-            for _ in range(self.batch_size):
-                number = int(credit.argmax())
-                batch[number] += 1
-                credit[number] -= 1
-        return counts, credit
+# What is known of each set: rows drawn, groups with a pass rate, their moving means, and the credit.
+_STATE = ("drawn", "groups", "pass_rates", "learnability", "credit")
 
 
 @dataclass
 class SetShareOrder:
     """The rows of every batch of a mixture whose shares follow pass rates; within a set, rows come in passes."""
 
+    weights: Mapping[str, float]  # name of each set → its weight, above 0
+    rows: Sequence[RowIndices]  # for each set, the indices of its rows among all rows
     draws: Sequence[Draws]
-    shares: SetShares
+    batch_size: int  # rows per batch
     num_steps: int
     _observed: int = field(init=False, default=0)
+    _state: dict[str, NDArray[np.float64]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Start without observations."""
+        self.load_state_dict({}, 0)
 
     def batch_indices(self, step: int) -> RowIndices:
-        """Return the row indices of a batch, set by set. Batches of later steps follow from the present shares."""
+        """Return the row indices of a batch, set by set; `step` is from 1 to `num_steps`."""
         if not 1 <= step <= self.num_steps:
             raise IndexError(f"step {step} is outside 1 to {self.num_steps}")
-        counts = self.shares.counts((step - 1 - self._observed) % self.num_steps + 1)
-        firsts = self.shares.drawn + counts[:-1].sum(axis=0)
+        counts = self.counts(step)
+        firsts = self._state["drawn"].astype(np.int64) + counts[:-1].sum(axis=0)
         return np.concatenate(
             [
                 rows[draws.rows(int(first), int(first + count))]
-                for rows, draws, first, count in zip(self.shares.rows, self.draws, firsts, counts[-1], strict=True)
+                for rows, draws, first, count in zip(self.rows, self.draws, firsts, counts[-1], strict=True)
             ]
         )
 
+    def counts(self, step: int) -> NDArray[np.int64]:
+        """Return the [batches, sets] rows of each set from the batch after the last observed one to that of a step."""
+        return self._allocate((step - 1 - self._observed) % self.num_steps + 1)[0]
+
     def observe(self, step: int, rates: Mapping[int, float]) -> dict[str, float | None]:
         """Record the pass rates of a step by row (NaN if no completion was scored); return metrics of the sets."""
+        state = self._state
+        counts, state["credit"] = self._allocate(1)
+        state["drawn"] = state["drawn"] + counts[0]
         self._observed = step
-        return self.shares.observe(rates)
+        observed = np.full(sum(map(len, self.rows)), np.nan)
+        observed[list(rates)] = list(rates.values())
+        for number, rows in enumerate(self.rows):
+            new = observed[rows][~np.isnan(observed[rows])]
+            if len(new):
+                known = min(state["groups"][number], _GROUPS_REMEMBERED)
+                for name, values in (("pass_rates", new), ("learnability", new * (1 - new))):
+                    state[name][number] = (known * state[name][number] + values.sum()) / (known + len(new))
+                state["groups"][number] += len(new)
+        metrics: dict[str, float | None] = {}
+        for name, share, rate, num in zip(
+            self.weights, self._shares(), state["pass_rates"], state["groups"], strict=True
+        ):
+            metrics[f"sampling/sets/{name}/share"] = float(share)
+            metrics[f"sampling/sets/{name}/pass_rate"] = float(rate) if num else None
+        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         """Return the observations as JSON types."""
-        return {"sets": self.shares.state_dict()}
+        return {name: values.tolist() for name, values in self._state.items()}
 
     def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
         """Restore the observations that `state_dict` returned after a step; {} means none."""
-        self._observed = step
-        self.shares.load_state_dict(state.get("sets", {}))
+        none = [0.0] * len(self.weights)
+        self._observed, self._state = step, {name: np.array(state.get(name, none), np.float64) for name in _STATE}
+
+    def _shares(self) -> NDArray[np.float64]:
+        """Return the share of each set in the next batches; they sum to 1."""
+        is_seen = self._state["groups"] > 0
+        values = np.maximum(LEAST_WEIGHT, 4 * self._state["learnability"])
+        values[~is_seen] = values[is_seen].mean() if is_seen.any() else 1.0
+        shares = np.array(list(self.weights.values())) * values
+        return np.asarray(shares / shares.sum())
+
+    def _allocate(self, num_batches: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the [num_batches, sets] rows of the next batches, and the credits after them."""
+        counts, credit = np.zeros((num_batches, len(self.weights)), np.int64), self._state["credit"].copy()
+        for batch in counts:
+            credit += self.batch_size * self._shares()
+            for _ in range(self.batch_size):
+                number = int(credit.argmax())
+                batch[number] += 1
+                credit[number] -= 1
+        return counts, credit

@@ -3,7 +3,6 @@
 A tool is resolved to an environment that has this tool alone.
 """
 
-import ast
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -189,24 +188,7 @@ def _attribute(module: ModuleType, name: str, prefix: str) -> Any:
     if attribute is None:
         names = loading.rewards_of(module)
         choices = ", ".join(f"{prefix}{one}" for one in names) or "no classes or functions"
-        hint = _where_nested(module, name) or closest(name, names)
+        hint = closest(name, names)
         problem = f"there is no {name!r} in {prefix.rstrip(':.')}{hint}" if name else "name a class."
         raise UnknownEnvironmentError(f"{problem} There are: {choices}.")
     return attribute
-
-
-def _where_nested(module: ModuleType, name: str) -> str:
-    """Return where a file defines a name other than at its top level; "" if it does not."""
-    try:
-        tree = ast.parse(Path(module.__file__ or "").read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return ""
-    for outer in tree.body:
-        for node in ast.walk(outer):
-            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            if node is not outer and node.name == name:
-                kind = "class" if isinstance(node, ast.ClassDef) else "function"
-                place = getattr(outer, "name", None) or ast.unparse(outer).partition("\n")[0]
-                return f", but a {kind} of this name inside `{place}` (line {node.lineno}); move it to the top level."
-    return ""

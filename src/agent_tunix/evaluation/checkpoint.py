@@ -60,7 +60,7 @@ def evaluate_checkpoint(request: EvaluationRequest) -> EvaluationResults:
     """Evaluate a model, and write the results.
 
     The results go into `request.output`, or into `evaluation_step_N_CONFIG.json`. The problems with their completions
-    go into a `.jsonl` file beside it.
+    go into a `.jsonl` file beside it, and what evaluation harnesses write into a directory `…_harness`.
 
     Raises:
         CheckpointError: There is no such checkpoint, or it is damaged.
@@ -98,6 +98,8 @@ def evaluate_checkpoint(request: EvaluationRequest) -> EvaluationResults:
                 reasons["eval/difference/accuracy"] = f"problems with scores of both models: {count}"
             results |= comparison
     path = request.output or request.root / f"evaluation_step_{step}_{config.evaluation.inference_config}.json"
+    if config.evaluation.harness:
+        results |= _harness_metrics(config, trained, path.with_name(f"{path.stem}_harness"))
     write_text(path.with_suffix(".jsonl"), "".join(json.dumps(row, default=str) + "\n" for row in rows))
     write_json(path, results)
     return EvaluationResults(results, path, reasons)
@@ -133,7 +135,6 @@ def _results(
         if config.evaluation.correct == OWN_REWARD:
             scores = [score for of_problem in judged.verdicts for score in of_problem]
         else:
-            reward.load_state_dict(trained.observed)
             scores = reward.score(at_step(judged.samples, trained.step, trained.max_steps))
         metrics, totals = reward_metrics(scores, [one.name for one in reward.components], len(judged.samples[0]))
         results |= metrics
@@ -141,6 +142,15 @@ def _results(
             for completion, total in zip(row["completions"], of_problem, strict=True):
                 completion["reward"] = total
     return results, rows
+
+
+def _harness_metrics(config: Config, trained: "TrainedPolicy", place: Path) -> dict[str, float | None]:
+    """Return the metrics of the tasks of `evaluation.harness`, which write into a directory."""
+    from agent_tunix.evaluation.harness import HarnessEvaluator
+    from agent_tunix.sampling.sampler import Sampler
+
+    sampler = Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens)
+    return HarnessEvaluator(config, sampler, trained.directory, trains=False).metrics(place, required=True)
 
 
 def _make_directory(directory: Path) -> None:
@@ -193,8 +203,6 @@ def _measure(subject: Subject, settings: Config, correct: Mixture | None) -> tup
         config = with_prompt_length(config, prompts.measured, prompt_limit(config, context), overhead)
         episodes = make_episode_sampler(config, sampler, environments, trained.tokenizer)
         samples = complete_problems(episodes or sampler, prompts, config)
-    if correct is not None:
-        correct.load_state_dict(trained.observed)
     verdicts = None if correct is None else correct.score(at_step(samples, trained.step, trained.max_steps))
     judged = judge(samples, settings.evaluation.correct, verdicts, settings.evaluation.correct_at)
     warn_if_unknown(judged, settings.evaluation.correct)

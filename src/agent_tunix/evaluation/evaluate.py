@@ -97,6 +97,8 @@ class Evaluator:
 
     def metrics(self, sampler: BatchSampler, step: int) -> dict[str, float | None]:
         """Return the metrics of the policy after a step; raise RewardError if a reward cannot score the completions."""
+        if not self.is_on:
+            return {}
         figures = {} if self._figures is None else self._figures()
         return {**(self._judged(sampler, step) if self._samples else {}), **figures}
 

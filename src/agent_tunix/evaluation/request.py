@@ -13,6 +13,7 @@ from typing import Any
 
 from agent_tunix.config.checks import check
 from agent_tunix.config.compose import EVALUATE_GROUPS, compose_overrides, with_values
+from agent_tunix.config.harnesses import harness_tasks
 from agent_tunix.config.schema import Config, EvaluateConfig
 from agent_tunix.data.prompting import settle_prompts
 from agent_tunix.data.sources.paths import SUFFIXES
@@ -236,9 +237,13 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
         num_samples=config.evaluation.num_samples if asked.num_samples is None else asked.num_samples,
         correct=config.evaluation.correct if asked.correct is None else _absolute(asked.correct),
         correct_at=config.evaluation.correct_at if asked.correct_at is None else asked.correct_at,
+        harness=asked.harness,
+        harness_limit=asked.harness_limit,
     )
     config = dataclasses.replace(config, evaluation=evaluation)
     check(config)
+    for task in harness_tasks(evaluation):
+        task.find_program()
     if evaluation.num_samples == 0:
         raise ConfigError(
             "num_samples must be at least 1, but the run did not evaluate; set num_samples=N", code="invalid_request"

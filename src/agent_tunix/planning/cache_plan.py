@@ -4,7 +4,7 @@ Axes: B prompts, G completions each, N = B G, P slots of a prompt, T of a comple
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent_tunix.config.episodes import episode_tokens, prompt_tokens
@@ -69,45 +69,8 @@ def plan_stages(num_prompts: int, num_generations: int, prompt_length: int, num_
     return tuple(stages)
 
 
-@dataclass(frozen=True)
-class CachePlan:
-    """Keys and values on one device during sampling."""
-
-    purpose: str  # `training` or `evaluation`
-    prompts: int  # prompts on the device, its part of B
-    completions: int  # completions on the device, its part of N
-    prompt_slots: int  # P
-    completion_slots: int  # T
-    copied: int  # additional slots that exist while rows move to the next stage
-    slot_bytes: (
-        int  # bytes of a slot: 2 × key-value heads on the device × their widths in all layers × bytes of a number
-    )
-    copied_states: int = 0  # additional recurrent states that exist while rows move to the next stage
-    state_bytes: int = 0  # bytes of a text's recurrent states in all layers; 0 without linear attention
-
-    @property
-    def states(self) -> int:
-        """The recurrent states that exist at once, those of prompts included."""
-        return self.prompts + self.completions + self.copied_states
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all key-value slots and recurrent states."""
-        slots = self.prompts * self.prompt_slots + self.completions * self.completion_slots + self.copied
-        return slots * self.slot_bytes + self.states * self.state_bytes
-
-    def describe(self) -> str:
-        """Return the computation of the bytes as text."""
-        moved = f" + {self.copied} copied when rows end" if self.copied else ""
-        states = f", and {self.states} recurrent states × {self.state_bytes} bytes" if self.state_bytes else ""
-        return (
-            f"keys and values in {self.purpose}: ({self.prompts} prompts × {self.prompt_slots} +"
-            f" {self.completions} completions × {self.completion_slots}{moved}) slots × {self.slot_bytes} bytes{states}"
-        )
-
-
-def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> CachePlan:
-    """Return the keys and values that a device holds, in training or in evaluation, whichever needs more.
+def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, shape: MeshShape) -> int:
+    """Return the bytes of keys and values that a device holds, in training or in evaluation, whichever needs more.
 
     Args:
         architecture: Architecture of the policy.
@@ -115,30 +78,23 @@ def plan_cache(architecture: Architecture, config: Config, compute_bytes: int, s
         compute_bytes: Bytes of a number in the type that the policy computes in: 4 or 2.
         shape: Shape of the mesh.
     """
+    P, T = prompt_tokens(config), episode_tokens(config)
+    of_slot, of_state = slot_bytes(architecture, compute_bytes, shape), state_bytes(architecture, compute_bytes, shape)
+
+    def of_batch(num_prompts: int, num_generations: int) -> int:
+        prompts, completions = map(shape.rows_per_device, (num_prompts, num_prompts * num_generations))
+        # Rows move to smaller stages only on one device. A row has one state, whatever its length, and shares none.
+        stages = plan_stages(num_prompts, num_generations, P, T) if shape.row_shards == 1 else ()
+        copied = copied_slots(stages, P, T)
+        copied_states = copied_slots([stage._replace(length=1) for stage in stages], 0, 1)
+        slots, states = prompts * P + completions * T + copied, prompts + completions + copied_states
+        return slots * of_slot + states * of_state
+
     evaluation = config.evaluation
-
-    def plan(purpose: str, num_prompts: int, num_generations: int) -> CachePlan:
-        sizes = prompt_tokens(config), episode_tokens(config)
-        stages = plan_stages(num_prompts, num_generations, *sizes)
-        return CachePlan(
-            purpose,
-            shape.rows_per_device(num_prompts),
-            shape.rows_per_device(num_prompts * num_generations),
-            *sizes,
-            copied=_copied(stages, *sizes) if shape.row_shards == 1 else 0,
-            slot_bytes=slot_bytes(architecture, compute_bytes, shape),
-            # A row has one state, whatever its length, and shares none.
-            copied_states=_copied(tuple(stage._replace(length=1) for stage in stages), 0, 1)
-            if shape.row_shards == 1
-            else 0,
-            state_bytes=state_bytes(architecture, compute_bytes, shape),
-        )
-
-    plans = (
-        plan("training", config.training.batch_size, config.grpo.num_generations),
-        plan("evaluation", max(1, min(evaluation.batch_size, evaluation.num_samples)), 1),
+    return max(
+        of_batch(config.training.batch_size, config.grpo.num_generations),
+        of_batch(max(1, min(evaluation.batch_size, evaluation.num_samples)), 1),
     )
-    return max(plans, key=lambda cache: cache.bytes)
 
 
 def count_places(
@@ -192,8 +148,10 @@ def state_bytes(architecture: Architecture, compute_bytes: int, shape: MeshShape
     return architecture.num_linear_layers * (memory + (sizes.conv_width - 1) * sizes.conv_channels * compute_bytes)
 
 
-def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int) -> int:
+def copied_slots(stages: Sequence[Stage], prompt_slots: int, completion_slots: int) -> int:
     """Return the most extra slots: while rows move, two stages and their copies of prefixes exist at once."""
+    if not stages:
+        return 0
 
     def slots_of(stage: Stage) -> int:
         own_prefixes = stage.slots * prompt_slots if stage.size < stages[0].size else 0
@@ -203,27 +161,3 @@ def _copied(stages: tuple[Stage, ...], prompt_slots: int, completion_slots: int)
         slots_of(one) + slots_of(other) for one, other in zip(stages, (*stages[1:], Stage(0, 0, 0)), strict=True)
     )
     return max(0, most - stages[0].size * completion_slots)
-
-
-def check_cache(cache: CachePlan, held_bytes: int, available: int) -> None:
-    """Refuse a run whose keys and values do not fit beside the arrays that it always holds.
-
-    Args:
-        cache: Plan for one device.
-        held_bytes: Bytes of weights, adapter, reference policy and optimiser on it.
-        available: Bytes of the device.
-
-    Raises:
-        ConfigError: They exceed the memory of the device.
-    """
-    if held_bytes + cache.bytes <= available:
-        return
-    lower = (
-        "training.batch_size, grpo.num_generations" if cache.purpose == "training" else "evaluation.batch_size"
-    ) + ", generation.max_generation_steps or generation.max_prompt_length"
-    raise ConfigError(
-        f"{cache.describe()} = {cache.bytes / 1000000000.0:.2f} GB, beside {held_bytes / 1000000000.0:.2f} GB of "
-        f"weights, adapter, reference and optimiser, but a device has {available / 1000000000.0:.2f} GB; lower "
-        f"{lower}, or set model.dtype=bfloat16",
-        code="not_enough_memory",
-    )

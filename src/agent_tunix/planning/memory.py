@@ -145,7 +145,7 @@ def plan_memory(
         judge=sum(of_judges.values()),
         judging=max((plan.while_sampling for _, plan in plans), default=0),
         optimizer=(_MOMENTS[config.optimizer.kind] + accumulates) * trained,
-        cache=plan_cache(a, config, compute_bytes, shape).bytes if samples else 0,
+        cache=plan_cache(a, config, compute_bytes, shape) if samples else 0,
         sampling=numbers_read * compute_bytes
         + round(_SAMPLING_LOGITS * completions * _part(a.vocab_size, shape.tp) * _FLOAT32)
         if samples
@@ -290,21 +290,22 @@ def chunk_tokens(a: Architecture, *, on_tpu: bool = False) -> int:
     return max(1, CHUNK_NUMBERS // a.vocab_size, a.hidden_size if on_tpu else a.hidden_size // 4)
 
 
-def check_memory(plan: MemoryPlan, available: int) -> str | None:
+def check_memory(plan: MemoryPlan, available: int, *, trains: bool = True) -> str | None:
     """Return a warning if the plan exceeds the memory, or None if it fits.
 
     Args:
         plan: Plan of the run.
         available: Bytes of a device.
+        trains: False for a policy that only samples, whose batches may be smaller than planned.
 
     Raises:
-        ConfigError: The weights alone exceed the memory.
+        ConfigError: What is held throughout, with the keys and values of a run, exceeds the memory: these are exact.
     """
-    weights = plan.weights + plan.reference + plan.teacher + plan.judge
-    if weights > available:
+    least = plan.held + (plan.cache if trains else 0)
+    if least > available:
         raise ConfigError(
-            f"the weights alone need {gigabytes(weights)}, but only {gigabytes(available)} are "
-            f"available: {plan.describe()}. {_ADVICE}",
+            f"the weights, and the keys and values of sampling, alone need {gigabytes(least)}, but only "
+            f"{gigabytes(available)} are available: {plan.describe()}. {_ADVICE}",
             code="not_enough_memory",
         )
     if plan.total > available:
@@ -317,8 +318,9 @@ def check_memory(plan: MemoryPlan, available: int) -> str | None:
 
 _ADVICE = (
     "To use less: model.lora_rank=16 (no optimiser state or reference of the base), model.quantization=nf4,"
-    " model.dtype=bfloat16, model.remat=true, a smaller training.micro_batch_size, or more devices"
-    " along fsdp or tp of model.mesh_shape"
+    " model.dtype=bfloat16, model.remat=true, a smaller training.micro_batch_size, fewer or shorter completions at once"
+    " (training.batch_size, grpo.num_generations, evaluation.batch_size, generation.max_generation_steps), or more"
+    " devices along fsdp or tp of model.mesh_shape"
 )
 
 

@@ -9,7 +9,6 @@ import jax
 from agent_tunix.config.mesh_shape import MeshShape, read_mesh_shape
 from agent_tunix.config.schema import Config, EngineConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.planning.cache_plan import check_cache, plan_cache
 from agent_tunix.planning.memory import MemoryPlan, check_memory, host_memory, plan_memory
 from agent_tunix.planning.mesh_choice import Devices, choose_mesh_shape, shape_problems
 from agent_tunix.policy.architecture import Architecture
@@ -63,11 +62,8 @@ def open_mesh(
     elif problems := shape_problems(architecture, shape, quantization):
         raise ConfigError("\n".join(problems))
     mesh = make_mesh(shape)
-    if warning := check_memory(plan(shape), available_memory(mesh) // shape.size):
+    if warning := check_memory(plan(shape), available_memory(mesh) // shape.size, trains=num_rows is not None):
         _LOGGER.warning("%s", warning)
-    if num_rows is not None and config.engine.name == "none":
-        cache = plan_cache(architecture, config, compute_bytes, shape)
-        check_cache(cache, plan(shape).held, available_memory(mesh) // shape.size)
     return mesh
 
 

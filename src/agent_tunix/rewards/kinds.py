@@ -21,7 +21,7 @@ from typing import Any
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.builtin import BUILTINS, Builtin, Kind
 from agent_tunix.rewards.mixture import Component, Mixture
-from agent_tunix.rewards.mixture.schedules import Schedule, weight_at
+from agent_tunix.rewards.mixture.schedules import Schedule
 
 Range = tuple[float, float]
 
@@ -87,27 +87,15 @@ def range_of(mixture: Mixture, step: int = 0) -> Range | None:
 
 
 def range_in_run(mixture: Mixture) -> Range | None:
-    """Return the range of a reward's total over all steps, as `range_of`; a metric may take a weight to either end."""
+    """Return the range of a reward's total over all steps, as `range_of`."""
     schedules = [c.weight for c in mixture.components if isinstance(c.weight, Schedule)]
-    steps = {0.0, *(bound for schedule in schedules if schedule.metric is None for bound in schedule.bounds)}
+    steps = {0, *(int(bound) for schedule in schedules for bound in schedule.bounds)}
     declared = declared_ranges(mixture)
-    lows, highs = [], []
-    for step in steps:
-        low = high = 0.0
-        for component in weighted(mixture):
-            weight = component.weight
-            if isinstance(weight, Schedule) and weight.metric is not None:
-                ends = [weight.start, weight.end]
-            else:
-                ends = [weight_at(weight, int(step), {})]
-            spans = [_contribution(component, declared[component.name], end) for end in ends]
-            known_spans = [span for span in spans if span is not None]
-            if len(known_spans) < len(spans):
-                return None
-            low, high = low + min(span[0] for span in known_spans), high + max(span[1] for span in known_spans)
-        lows.append(low)
-        highs.append(high)
-    return min(lows), max(highs)
+    spans = [total_range(mixture, declared, mixture.weights(step)) for step in steps]
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def declared_ranges(mixture: Mixture) -> dict[str, Range | None]:

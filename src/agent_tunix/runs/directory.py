@@ -66,6 +66,10 @@ class RunPaths:
         """Path of the description of versions, devices, model and reward."""
         return self.root / "environment.json"
 
+    def evaluation(self, step: int) -> Path:
+        """Return the directory of what evaluation harnesses write after a step."""
+        return self.root / "evaluation" / f"step_{step}"
+
     @property
     def rewards(self) -> Path:
         """Directory of the files of uploaded rewards."""

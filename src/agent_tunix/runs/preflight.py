@@ -8,6 +8,7 @@ from typing import Any
 from agent_tunix.config.checks import check
 from agent_tunix.config.data_sets import data_sets
 from agent_tunix.config.episodes import has_environment
+from agent_tunix.config.harnesses import harness_tasks
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.schema import Config
 from agent_tunix.data import SET_COLUMN, Example, RowError, messages_for, peek_examples, peek_held_out
@@ -73,6 +74,8 @@ def preflight(
             check_teacher(config, find_model_directory(config.model), find_model_directory(teacher, TEACHER))
     if config.prompt.chat_template is not None:
         read_chat_template(config.prompt.chat_template)
+    for task in harness_tasks(config.evaluation):
+        task.find_program()
     examples = peek_examples(config)
     if (prompt := config.grpo.teacher_prompt) is not None:
         template = TeacherTemplate(read_teacher_prompt(prompt))

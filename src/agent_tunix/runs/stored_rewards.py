@@ -284,10 +284,9 @@ def replay_run(
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     mixture = resolve_for_replay(config, stored, is_own=change.reward is None)
     kept = unchanged_components(stored, mixture) if reuse else []
-    recorded, rows = recorded_steps(stored, steps), stored.rows
     with placed([mixture], config) as (ready,):
         replayed = replays.replay(
-            *(ready, recorded, rows),
+            *(ready, recorded_steps(stored, steps)),
             num_generations=group_size,
             scaling=scaling,
             reuse=kept,
@@ -313,7 +312,7 @@ def contrast_on_run(
     """Compare the scores of two rewards on the stored completions of a run; the arguments are of `replay_run`."""
     group_size, scaling = config.grpo.num_generations, config.grpo.advantage_scaling
     contrasted = replays.contrast(
-        *(first, second, recorded_steps(stored, steps), stored.rows),
+        *(first, second, recorded_steps(stored, steps)),
         num_generations=group_size,
         scaling=scaling,
         credit=Credit.of(config.grpo),

@@ -234,18 +234,6 @@ class ContinuousSampler:
             if not self._waiting and not self._loads and not is_done():
                 self._changed.wait(_IDLE_S)
 
-    def warm_up(self) -> int:
-        """Compile all programs, but for those that report further log-probabilities, and return their number.
-
-        Without this, each is compiled when it is needed first. Adapters have programs of their own.
-        """
-        self._follow_weights()
-        return self._programs.compile_all(
-            self._policies[None],
-            lambda n, length: make_piece_inputs([], [], length, n, self.num_places, self._sampler.pad_id),
-            lambda n: make_writing_inputs([], [], n, 0, self.num_places, self._sampler.pad_id),
-        )
-
     def run_pending(self) -> None:
         """Answer all requests that were submitted."""
         while self.step():

@@ -102,9 +102,11 @@ class PlacePrograms:
             length: Length of the pieces.
             num_alternatives: Likeliest tokens to report with log-probabilities; None for neither.
         """
-        sizes = self._reading_sizes(length)
+        sizes = _sizes(self.most_readers(length), factor=4)
         n, window = self._choose(policy, (length, num_alternatives), sizes, len(filled), max(filled))
-        return self._read(policy, make_inputs(n), window, num_alternatives)
+        statics = {"window": window, "num_alternatives": num_alternatives}
+        self._places, scores = _READ_PIECES(*policy.split(), self._places, make_inputs(n), **statics)
+        return fetch(scores)
 
     def write(
         self,
@@ -116,41 +118,9 @@ class PlacePrograms:
         """Write some tokens in each row; see `write_tokens` and `read`."""
         sizes = _sizes(self.num_places)
         n, window = self._choose(policy, (0, num_alternatives), sizes, len(filled), max(filled))
-        return self._write(policy, make_inputs(n), window, num_alternatives)
-
-    def compile_all(
-        self, policy: Parts, piece_inputs: Callable[[int, int], PieceInputs], inputs: Callable[[int], WritingInputs]
-    ) -> int:
-        """Compile all programs that report no further log-probabilities, and return their number.
-
-        Args:
-            policy: The policy.
-            piece_inputs: Function that returns inputs for a number of rows, and a length of pieces.
-            inputs: Function that returns inputs to write.
-        """
-        ready = self._ready.setdefault(policy, set())
-        for window in self._windows:
-            for n in _sizes(self.num_places):
-                self._write(policy, inputs(n), window, 0)
-                ready.add(_Program((0, 0), n, window))
-            for length in self.pieces:
-                for n in self._reading_sizes(length):
-                    self._read(policy, piece_inputs(n, length), window, None)
-                    ready.add(_Program((length, None), n, window))
-        return len(ready)
-
-    def _read(self, policy: Parts, inputs: PieceInputs, window: int, num_alternatives: int | None) -> Any:
-        statics = {"window": window, "num_alternatives": num_alternatives}
-        self._places, scores = _READ_PIECES(*policy.split(), self._places, inputs, **statics)
-        return fetch(scores)
-
-    def _write(self, policy: Parts, inputs: WritingInputs, window: int, num_alternatives: int) -> Any:
         statics = {"window": window, "num_alternatives": num_alternatives, **self._writing}
-        self._places, turn = _WRITE_TOKENS(*policy.split(), self._places, inputs, **statics)
+        self._places, turn = _WRITE_TOKENS(*policy.split(), self._places, make_inputs(n), **statics)
         return fetch(turn)
-
-    def _reading_sizes(self, length: int) -> list[int]:
-        return _sizes(self.most_readers(length), factor=4)
 
     def _choose(
         self, policy: Parts, kind: tuple[int, int | None], sizes: Sequence[int], num_rows: int, longest: int

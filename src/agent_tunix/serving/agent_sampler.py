@@ -76,7 +76,7 @@ class _Rollout:
     """A rollout, and what became of it."""
 
     number: int
-    seeds: "_Seeds"
+    seeds: "CallSeeds"
     recorded: RolloutCalls
     calls: Sequence[RecordedCall] = ()
     outcome: AgentOutcome = AgentOutcome()  # noqa: RUF009  # frozen
@@ -145,7 +145,7 @@ class AgentSampler:
         self._num_batches += 1
         words = np.asarray(jax.random.key_data(key)).tobytes()
         rollouts = [
-            self._open(number, _Seeds(words, number), sampling)
+            self._open(number, CallSeeds(words, number), sampling)
             for number in range(len(batch.prompts) * num_generations)
         ]
         size = self._agents.group_size(len(rollouts))
@@ -180,7 +180,7 @@ class AgentSampler:
             max_row_tokens=self._limits.max_context,
         )
 
-    def _open(self, number: int, seeds: "_Seeds", sampling: SamplingParams) -> _Rollout:
+    def _open(self, number: int, seeds: "CallSeeds", sampling: SamplingParams) -> _Rollout:
         """Open a rollout, whose calls are sampled as the run says, whatever the agent asks for."""
 
         def adjust(request: TokenRequest) -> TokenRequest:
@@ -221,7 +221,7 @@ class AgentSampler:
         return run
 
 
-class _Seeds:
+class CallSeeds:
     """Seeds of a rollout: one of its own, and one for each call.
 
     Args:

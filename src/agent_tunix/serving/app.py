@@ -10,13 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from agent_tunix.serving.chat import read_conversation
 from agent_tunix.serving.gate import OPEN_PATHS, KeyGate
 from agent_tunix.serving.policy_service import AdapterHost, PolicyService, in_thread, service_of
 from agent_tunix.serving.routes import answers, parameters
 from agent_tunix.serving.routes.answering import problem_of
 from agent_tunix.serving.routes.chat import create_chat_completion
-from agent_tunix.serving.routes.completions import create_completion, encode_text
+from agent_tunix.serving.routes.completions import create_completion
 from agent_tunix.version import __version__
 from agent_tunix.web import failures
 from agent_tunix.web.documentation import error_responses, make_document
@@ -46,7 +45,7 @@ def create_app(service: PolicyService) -> FastAPI:
     app = FastAPI(
         title="agent_tunix policy",
         version=__version__,
-        description="A policy by OpenAI's API, with vLLM's parameters and routes for token ids and adapters.",
+        description="A policy by OpenAI's API, with vLLM's parameters and routes for adapters.",
         redirect_slashes=False,
         docs_url=None,  # FastAPI's pages load scripts from elsewhere
         redoc_url=None,
@@ -73,8 +72,6 @@ def _add_routes(app: FastAPI) -> None:
         ("POST", "/v1/load_lora_adapter", load_adapter, answers.ServedModel),
         ("POST", "/v1/unload_lora_adapter", unload_adapter, answers.ServedModel),
         ("POST", "/v1/load_weights", load_weights, dict[str, int]),
-        ("POST", "/tokenize", tokenize, answers.TokensAnswer),
-        ("POST", "/detokenize", detokenize, dict[str, str]),
         ("GET", "/health", check_health, dict[str, str]),
     ]
     for method, path, endpoint, answer in routes:
@@ -104,27 +101,6 @@ async def list_models(request: Request) -> Json:
     names = () if service.adapters is None else service.adapters.adapters
     models = [answers.model_of(name, None, context), *(answers.model_of(one, name, context) for one in names)]
     return Json({"object": "list", "data": models})
-
-
-async def tokenize(request: Request, body: parameters.TokenizeParameters) -> Json:
-    """Return the token ids of a text or a conversation."""
-    service = service_of(request)
-    if (body.prompt is None) is (body.messages is None):
-        raise Problem(400, "invalid_prompt", "give either prompt or messages", "prompt")
-    if body.messages is None:
-        ids = await in_thread(lambda: encode_text(service.tokenizer, body.prompt or ""))
-    else:
-        chat, conversation = service.encoder(), read_conversation(body.messages, body.tools)
-        ids = list(await in_thread(lambda: chat.encode(conversation)))
-    return Json({"count": len(ids), "max_model_len": service.settings.max_context, "tokens": ids})
-
-
-async def detokenize(request: Request, body: parameters.DetokenizeParameters) -> Json:
-    """Return the text of token ids, without special tokens."""
-    tokenizer = service_of(request).tokenizer
-    if (largest := max(body.tokens, default=0)) >= tokenizer.vocab_size:
-        raise Problem(400, "unknown_token", f"the model has no token {largest}", "tokens")
-    return Json({"prompt": await in_thread(lambda: tokenizer.decode(body.tokens))})
 
 
 async def load_adapter(request: Request, body: parameters.LoadAdapterParameters) -> Json:

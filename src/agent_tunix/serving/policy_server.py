@@ -18,12 +18,15 @@ from agent_tunix.serving.settings import PolicySettings
 from agent_tunix.startup import devices
 
 if TYPE_CHECKING:
-    from agent_tunix.runs.weights.trained_policy import TrainedPolicy
+    import jax
+
+    from agent_tunix.policy.chat.tokenizer import Tokenizer
+    from agent_tunix.serving.chat import ChatEncoder
     from agent_tunix.serving.policy_service import PolicyService
 
 _LOGGER = logging.getLogger("agent_tunix.serving")
 # Context of a model that says nothing of it, and the most that is planned for unless the user asks for more.
-_USUAL_CONTEXT = 4096
+USUAL_CONTEXT = 4096
 # The rest is for programs and fragmentation.
 _SHARE_OF_MEMORY = 0.85
 
@@ -38,7 +41,6 @@ def open_service(
     num_places: int = 16,
     max_waiting: int = 1024,
     adapters: Mapping[str, Path] | None = None,
-    warms_up: bool = False,
 ) -> Iterator["PolicyService"]:
     """Yield a policy with its weights, while a thread of its own samples from it.
 
@@ -50,7 +52,6 @@ def open_service(
         num_places: Requests that are answered at a time, as far as the memory allows.
         max_waiting: Requests that may wait; more are refused.
         adapters: Directories of adapters by name.
-        warms_up: True to compile all programs first, not when each is needed.
 
     Raises:
         CheckpointError, ModelError, ConfigError: The policy cannot be loaded.
@@ -62,11 +63,9 @@ def open_service(
 
     absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax logs each file that it reads
     from agent_tunix.policy.files.config_file import read_context_length
-    from agent_tunix.runs.environment_setup import make_episode_encoder
     from agent_tunix.runs.weights.trained_policy import load_trained_policy
     from agent_tunix.sampling.continuous import ContinuousSampler
     from agent_tunix.sampling.sampler import Sampler
-    from agent_tunix.serving.chat import ChatEncoder
     from agent_tunix.serving.policy_service import AdapterHost, PolicyService
 
     trained = load_trained_policy(run, step)
@@ -76,27 +75,21 @@ def open_service(
             f"--max-context must be at most {longest}, the model's max_position_embeddings, not {max_context}",
             code="invalid_request",
         )
-    max_context = max_context or min(longest or _USUAL_CONTEXT, _USUAL_CONTEXT)
+    max_context = max_context or min(longest or USUAL_CONTEXT, USUAL_CONTEXT)
     settings = dataclasses.replace(settings, max_context=max_context)
     sampler = ContinuousSampler(
         Sampler(trained.policy, trained.tokenizer, trained.mesh, config.generation.eos_tokens),
-        num_places=min(num_places, _fitting_places(config, trained, max_context)),
+        num_places=min(num_places, fitting_places(config, trained.directory, trained.mesh, max_context)),
         max_context=max_context,
         max_waiting=max_waiting,
     )
-    try:
-        chat = ChatEncoder(make_episode_encoder(config, trained.tokenizer, config.generation.eos_tokens))
-    except ModelError as error:  # a base model without a chat template
-        _LOGGER.warning("conversations are not served: %s", error)
-        chat = None
     host = sampler if isinstance(sampler, AdapterHost) else None
+    chat = make_chat_encoder(config, trained.tokenizer)
     service = PolicyService(sampler, trained.tokenizer, settings, chat, adapters=host)
     for name, directory in (adapters or {}).items():
         if host is None or name == settings.model:
             raise ConfigError(f"--adapter {name} must have another name than the policy", code="invalid_request")
         host.load_adapter(name, directory)
-    if warms_up:
-        sampler.warm_up()
     stop = threading.Event()
     thread = threading.Thread(target=sampler.serve_forever, args=(stop,), name="sampler")
     thread.start()
@@ -109,8 +102,30 @@ def open_service(
         sampler.close()
 
 
-def _fitting_places(config: Config, trained: "TrainedPolicy", max_context: int) -> int:
-    """Return how many requests of the longest kind have room beside the weights."""
+def make_chat_encoder(config: Config, tokenizer: "Tokenizer") -> "ChatEncoder | None":
+    """Return the encoder of conversations; None, with a warning, for a base model without a chat template."""
+    from agent_tunix.runs.environment_setup import make_episode_encoder
+    from agent_tunix.serving.chat import ChatEncoder
+
+    try:
+        return ChatEncoder(make_episode_encoder(config, tokenizer, config.generation.eos_tokens))
+    except ModelError as error:
+        _LOGGER.warning("conversations are not served: %s", error)
+        return None
+
+
+def fitting_places(
+    config: Config, directory: Path, mesh: "jax.sharding.Mesh", max_context: int, *, trains: bool = False
+) -> int:
+    """Return how many requests of the longest kind have room beside the weights.
+
+    Args:
+        config: Configuration of the run.
+        directory: Directory of the model.
+        mesh: Devices that hold the policy.
+        max_context: Maximum tokens of a prompt and its reply together.
+        trains: True if the run trains, so that its optimizer and other models take memory too.
+    """
     from agent_tunix.planning.cache_plan import count_places
     from agent_tunix.planning.memory import plan_memory
     from agent_tunix.planning.open_mesh import available_memory
@@ -118,10 +133,11 @@ def _fitting_places(config: Config, trained: "TrainedPolicy", max_context: int) 
     from agent_tunix.policy.mesh import shape_of
     from agent_tunix.policy.model import compute_dtype
 
-    architecture, shape = read_architecture(trained.directory), shape_of(trained.mesh)
+    architecture, shape = read_architecture(directory), shape_of(mesh)
     compute_bytes = compute_dtype(config.model.dtype).itemsize
-    held = plan_memory(architecture, config, compute_bytes, shape).for_sampling().held
-    available = int(_SHARE_OF_MEMORY * available_memory(trained.mesh)) // shape.size - held
+    plan = plan_memory(architecture, config, compute_bytes, shape)
+    held = (plan if trains else plan.for_sampling()).held
+    available = int(_SHARE_OF_MEMORY * available_memory(mesh)) // shape.size - held
     return count_places(architecture, compute_bytes, shape, max_context=max_context, available=available)
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import jax
 from flax import nnx
 
+from agent_tunix.config.harnesses import evaluates
 from agent_tunix.config.schema import Config
 from agent_tunix.errors import CheckpointError, ConfigError
-from agent_tunix.rewards import Fingerprint, Mixture
+from agent_tunix.rewards import Fingerprint
 from agent_tunix.runs.early_stopping import BestSoFar
 from agent_tunix.runs.reporter import RunReporter
 from agent_tunix.runs.weights.base_model import METADATA_KEY
@@ -70,7 +71,6 @@ class RunCheckpoints:
         opened: The run.
         components: The parts of the run. Restoring changes their weights and states.
         config: Configuration of the run.
-        mixture: The reward, whose state the checkpoints hold.
         reward: Fingerprint of the reward.
         budget: The run's time budget.
 
@@ -84,7 +84,6 @@ class RunCheckpoints:
         opened: OpenedRun,
         components: TrainingComponents,
         config: Config,
-        mixture: Mixture,
         reward: Fingerprint,
         budget: TimeBudget,
     ) -> None:
@@ -95,7 +94,6 @@ class RunCheckpoints:
         self._processes = opened.processes
         self._components = components
         self._config = config
-        self._mixture = mixture
         self._budget = budget
         self._max_steps = components.batches.num_steps
         self._record = read_record(opened.continued or opened.paths)
@@ -181,7 +179,7 @@ class RunCheckpoints:
             return
         with phase("checkpoint"), spend("checkpoints"):
             data = self._components.batches.fingerprint(step)
-            metadata = {**self._metadata, "data": data, "mixture": self._mixture.state_dict()}
+            metadata = {**self._metadata, "data": data}
             if self._components.by_pass_rate:
                 metadata["pass_rates"] = self._components.by_pass_rate.state_dict()
             if has_extra:
@@ -246,7 +244,6 @@ class RunCheckpoints:
             check_resumable(restored, self._metadata, config, components, self._method, root)
             if self._method == GRPO:
                 check_reward(restored.metadata, self._metadata, config)
-            self._mixture.load_state_dict(restored.metadata.get("mixture", {}))
             if components.by_pass_rate:
                 components.by_pass_rate.load_state_dict(restored.metadata.get("pass_rates", {}), restored.step)
             if components.ahead:
@@ -272,7 +269,7 @@ class RunCheckpoints:
         cut_after(self._paths.metrics, step)
         if restored.metadata.get(_EXTRA) and step < self._max_steps and not is_due(step, interval):
             remove_metrics(self._paths.metrics, step, ("eval/", EVALUATION_S))
-        tell_gaps(self._paths.metrics, step, first=0 if self._config.evaluation.num_samples else 1)
+        tell_gaps(self._paths.metrics, step, first=0 if evaluates(self._config.evaluation) else 1)
         return stored_rows(self._paths)
 
     def _take_over(self, restored_step: int, best_step: int | None) -> None:

@@ -197,8 +197,6 @@ class Generator:
         self._seed = seed
         self._num_batches = 0
         self._mixture = mixture
-        if mixture is not None:
-            mixture.load_state_dict(self._trained.observed)
 
     def complete(self, examples: Sequence[Example]) -> Iterator[list[Completion]]:
         """Yield the completions of each example, in order.

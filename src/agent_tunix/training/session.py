@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agent_tunix.config.harnesses import evaluates
 from agent_tunix.data.prompt_batch import PromptBatch
 from agent_tunix.engines.mismatch import MismatchLimit
 from agent_tunix.errors import (
+    ConfigError,
     DataError,
     EngineError,
     Interrupted,
@@ -46,6 +48,9 @@ from agent_tunix.training.components import TrainingComponents
 from agent_tunix.training.opening import OpenedRun, record_start
 from agent_tunix.training.resuming import continue_command, how_to_resume, is_due, stored_rows
 from agent_tunix.visible_text import escape_hidden
+
+if TYPE_CHECKING:
+    from agent_tunix.evaluation.harness import HarnessEvaluator
 
 _LOGGER = logging.getLogger("agent_tunix.run")
 _STOPPED = (EngineError, NonFiniteUpdateError, RewardFailureRateError)
@@ -122,10 +127,10 @@ class RunSession:
         self._out_of_time: str | None = None  # reason why no time is left for another step
         names = [component.name for component in self._mixture.components]
         self._evaluator = Evaluator(self._config, components.held_out, names, score, correct, self.max_steps, figures)
+        self._harness = self._make_harness()
+        self._evaluates = evaluates(self._config.evaluation)
         self.fingerprint = fingerprint(self._mixture)
-        self._checkpoints = RunCheckpoints(
-            method, opened, components, self._config, self._mixture, self.fingerprint, self._budget
-        )
+        self._checkpoints = RunCheckpoints(method, opened, components, self._config, self.fingerprint, self._budget)
         self._start = StartingPoint()
         self.reporter: RunReporter = SilentReporter()
         self._reports: dict[str, Path] = {}
@@ -152,7 +157,7 @@ class RunSession:
             ModelError: The checkpoint's adapter was trained on another model.
         """
         self._checkpoints.expect_sizes()
-        if not self._evaluator.is_on:
+        if not self._evaluates:
             self._budget.expect(TimedPart.EVALUATION, 0.0)
         self._start = self._checkpoints.restore(self._best)
         first = self._last_step = self._start.step
@@ -168,7 +173,7 @@ class RunSession:
                 if warm_up is not None:
                     stack.enter_context(warm_up)
                 self._call_back("on_train_begin", first)
-                if first == 0 and self._evaluator.is_on:
+                if first == 0 and self._evaluates:
                     row = self._evaluate(0)
                     self._record(0, row, judged=True)
                     self._call_on_evaluate(0, row)
@@ -250,8 +255,6 @@ class RunSession:
             row |= self._by_pass_rate.observe(step, result.pass_rates)
         if not outcome.finite:
             self.reporter.record(step, row, result)
-            if outcome.updates_applied:  # the step changed the weights, so a resumed run continues after it
-                self._mixture.observe(step, self._agree_on(row))
             self._stop_not_finite(step, outcome)
         is_judged = is_last or is_due(step, training.eval_every_n_steps)
         evaluation = self._evaluate(step, row, result) if is_judged else NO_METRICS
@@ -300,6 +303,20 @@ class RunSession:
         before, after = self._processes.from_first(ends)
         return Summary(before, after, self._paths)
 
+    def _make_harness(self) -> "HarnessEvaluator | None":
+        """Return the evaluator by other programs; None without any."""
+        if not self._config.evaluation.harness:
+            return None
+        if self._processes.count > 1:
+            raise ConfigError(
+                "evaluation.harness requires a run of one process, which serves its policy, but this run has "
+                f"{self._processes.count}; set evaluation.harness=null, and evaluate checkpoints by evaluate.py"
+            )
+        from agent_tunix.evaluation.harness import HarnessEvaluator  # it needs the packages of a server
+
+        parts, stop = self._components, self._opened.stop
+        return HarnessEvaluator(self._config, parts.sampler, parts.directory, lambda: stop.signal_number is not None)
+
     def _begin(self, stack: contextlib.ExitStack) -> None:
         """Record the start of the run and open its reporter.
 
@@ -309,6 +326,8 @@ class RunSession:
         context = describe_run(self._validated, self.max_steps)
         for row in stored_rows(self._paths):
             self._mismatch.observe(row)
+            if self._harness:
+                self._harness.remember(row)
         made_of = self._mixture, self.fingerprint, self._components
         if self._start.has_steps_left or not self._paths.config.exists():
             record_start(self._config, context, self._paths, self._method, *made_of, self._opened.continued)
@@ -351,7 +370,7 @@ class RunSession:
         *,
         judged: bool,
     ) -> bool:
-        """Pass a row to the reporter, to component weights that follow a metric, and to early stopping.
+        """Pass a row to the reporter and to early stopping.
 
         Only the reporter gets the extra metrics.
 
@@ -360,9 +379,7 @@ class RunSession:
         """
         is_best_with_extra = bool(extra) and self._best.would_be(step, {**row, **extra})
         self.reporter.record(step, row, result, extra)
-        row = self._agree_on(row)
-        self._mixture.observe(step, row)
-        return self._best.observe(step, row, judged) or is_best_with_extra
+        return self._best.observe(step, self._agree_on(row), judged) or is_best_with_extra
 
     def _agree_on(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the first process's numbers of a row.
@@ -399,7 +416,7 @@ class RunSession:
 
         If the reward or an engine fails, the row is recorded without them before the checkpoint is saved.
         """
-        if not self._evaluator.is_on:
+        if not self._evaluates:
             return {}
         with phase("evaluation"), spend("evaluation"):
             if ahead := self._components.ahead:
@@ -407,6 +424,8 @@ class RunSession:
             try:
                 with self._budget.measured(TimedPart.EVALUATION):
                     metrics = self._evaluator.metrics(self._components.batch_sampler, step)
+                    if self._harness:
+                        metrics |= self._harness.metrics(self._paths.evaluation(step), required=step == 0)
                 return metrics | {EVALUATION_S: self._budget.last(TimedPart.EVALUATION)}
             except (EngineError, RewardError) as error:
                 if row is not None:

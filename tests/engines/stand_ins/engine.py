@@ -28,7 +28,6 @@ class Fault(enum.StrEnum):
     """Fault of an engine."""
 
     STARTING = "503 on every route"
-    SLOW = "each answer takes `delay_s`"
     HANG = "no answer until `release` is set"
     HALF_BODY = "the connection ends within the body"
     NO_SUCCESS = "weights, adapters and caches stay as they are: success is false"
@@ -55,7 +54,7 @@ class StandIn:
 
     Attributes:
         faults: What it does wrong; may change at any time.
-        fault_paths: Beginnings of the paths on which it starts, hangs, is slow or sends half a body.
+        fault_paths: Beginnings of the paths on which it starts, hangs or sends half a body.
         base: Name of the model.
         names: Weights by name, the base's first.
         bodies: Pairs (path, body) of the requests that came.
@@ -68,7 +67,6 @@ class StandIn:
         self.policy = policy
         self.faults = set(faults)
         self.fault_paths: tuple[str, ...] = ("/",)
-        self.delay_s = 0.05
         self.max_rank = max_rank
         self.key = key
         self.names: dict[str, Any] = {self.base: policy.first_weights()}
@@ -203,8 +201,6 @@ class StandIn:
         faults = self.faults if request.url.path.startswith(self.fault_paths) else set()
         if Fault.STARTING in faults:
             return Response(status_code=503)
-        if Fault.SLOW in faults:
-            await asyncio.sleep(self.delay_s)
         while Fault.HANG in faults and not self.release.is_set():
             await asyncio.sleep(0.01)
         response = await answer(request)

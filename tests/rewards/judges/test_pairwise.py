@@ -1,11 +1,10 @@
 import json
 
-import numpy as np
 import pytest
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Outcome, Sample, get_reward_function
-from agent_tunix.rewards.judges import ranking
+from agent_tunix.rewards.judges.pairwise import choose_pairs
 from tests.raising import raises
 from tests.rewards.judges.conftest import Bench
 from tests.rewards.judges.endpoint_server import Answer, prefer_longer
@@ -25,14 +24,6 @@ def test_the_share_of_comparisons_won(bench: Bench) -> None:
     assert [score.value for score in scores] == pytest.approx([1 / 3, 1, 0, 2 / 3])
     assert scores[0].detail == "won 1, tied 0, lost 2 of 3 comparisons"
     assert len(bench.server.requests) == 12
-
-
-def test_bradley_terry_orders_alike_and_stays_inside(bench: Bench) -> None:
-    scores = bench.judge("pairwise_judge", method="bradley_terry").score(group("aa", "aaaa", "a", "aaa"))
-    values = [score.value for score in scores]
-    assert np.argsort(values).tolist() == [2, 0, 3, 1]
-    assert 0 < min(values) < max(values) < 1
-    assert np.mean(values) == pytest.approx(0.5, abs=0.01)
 
 
 def test_a_preference_for_a_place_cancels_out(bench: Bench) -> None:
@@ -135,7 +126,6 @@ def test_what_comparisons_took_is_counted_once_over_the_group(bench: Bench) -> N
     [
         ({"rubric": None}, "invalid_reward_args", "`rubric`"),
         ({"rubric": {"a": "b"}}, "invalid_reward_args", "`rubric`: input should be a valid string"),
-        ({"method": "elo"}, "invalid_reward_args", "'win_rate' or 'bradley_terry'"),
         ({"orders": "one"}, "invalid_reward_args", "'both' or 'random'"),
         ({"opponents": 0}, "invalid_reward_args", "`opponents`: input should be greater than"),
         ({"scores": {}}, "invalid_reward_args", "'scores'"),
@@ -147,33 +137,10 @@ def test_a_malformed_argument_is_refused(args: dict[str, object], code: str, tol
     assert told in str(caught.value)
 
 
-def test_bradley_terry_is_the_most_likely_explanation() -> None:
-    rng = np.random.default_rng(0)
-    pairs = ranking.choose_pairs(list(range(6)), None)
-    results = {pair: float(rng.choice([0.0, 0.5, 1.0])) for pair in pairs}
-    strengths = np.array([value / (1 - value) for value in ranking.bradley_terry(6, results)])
-
-    def log_likelihood(log_strengths: np.ndarray) -> float:
-        def chance(i: int, j: int) -> float:
-            return float(1 / (1 + np.exp(log_strengths[j] - log_strengths[i])))
-
-        total = sum(won * np.log(chance(i, j)) + (1 - won) * np.log(chance(j, i)) for (i, j), won in results.items())
-        imagined = -np.log1p(np.exp(-log_strengths)) / 2 - np.log1p(np.exp(log_strengths)) / 2
-        return float(total + imagined.sum())
-
-    best = log_likelihood(np.log(strengths))
-    for _ in range(200):
-        assert log_likelihood(np.log(strengths) + rng.normal(scale=0.05, size=6)) < best
-
-
-def test_without_comparisons_everyone_is_average() -> None:
-    assert ranking.bradley_terry(3, {}) == ranking.win_rates(3, {}) == [0.5] * 3
-
-
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8])
 @pytest.mark.parametrize("opponents", [None, 1, 2, 3, 4, 100])
 def test_everyone_is_compared_with_as_many_others(size: int, opponents: int | None) -> None:
-    pairs = ranking.choose_pairs(list(range(size)), opponents)
+    pairs = choose_pairs(list(range(size)), opponents)
     counts = {sum(member in pair for pair in pairs) for member in range(size)}
     wanted = size - 1 if opponents is None else min(size - 1, opponents + opponents % 2)
     assert counts == {wanted}

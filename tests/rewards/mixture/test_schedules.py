@@ -7,7 +7,6 @@ from agent_tunix.rewards.mixture.schedules import Schedule, may_train, read_weig
 from tests.raising import raises
 
 OVER_STEPS = {"from": 0.0, "to": -0.5, "steps": [100, 300]}
-OVER_A_METRIC = {"metric": "eval/accuracy", "from": 1.0, "to": 0.2, "values": [0.3, 0.8]}
 
 
 @pytest.mark.parametrize(
@@ -22,30 +21,15 @@ OVER_A_METRIC = {"metric": "eval/accuracy", "from": 1.0, "to": 0.2, "values": [0
 )
 def test_a_weight_over_steps(written: object, by_step: dict[int, float]) -> None:
     weight = read_weight("a", written)
-    assert {step: weight_at(weight, step, {}) for step in by_step} == pytest.approx(by_step, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("written", "by_value"),
-    [
-        (OVER_A_METRIC, {None: 1.0, 0.0: 1.0, 0.3: 1.0, 0.55: 0.6, 0.8: 0.2, 1.0: 0.2}),
-        (OVER_A_METRIC | {"values": [0.8, 0.3]}, {None: 1.0, 0.9: 1.0, 0.55: 0.6, 0.1: 0.2}),
-        (OVER_A_METRIC | {"kind": "step", "values": 0.5}, {None: 1.0, 0.49: 1.0, 0.5: 0.2}),
-    ],
-)
-def test_a_weight_over_a_metric(written: object, by_value: dict[float | None, float]) -> None:
-    weight = read_weight("a", written)
-    for value, expected in by_value.items():
-        metrics = {} if value is None else {"eval/accuracy": value}
-        assert weight_at(weight, 7, metrics) == pytest.approx(expected)
+    assert {step: weight_at(weight, step) for step in by_step} == pytest.approx(by_step, abs=1e-12)
 
 
 def test_bounds_give_exactly_the_two_values() -> None:
     weight = read_weight("a", {"from": 0.1, "to": 0.3, "steps": [3, 7]})
-    assert (weight_at(weight, 3, {}), weight_at(weight, 7, {})) == (0.1, 0.3)
+    assert (weight_at(weight, 3), weight_at(weight, 7)) == (0.1, 0.3)
 
 
-@pytest.mark.parametrize("written", [OVER_STEPS, OVER_A_METRIC, {"from": 0, "to": 1, "steps": 3, "kind": "step"}])
+@pytest.mark.parametrize("written", [OVER_STEPS, {"from": 0, "to": 1, "steps": 3, "kind": "step"}])
 def test_what_a_schedule_says_of_itself_can_be_written(written: dict[str, object]) -> None:
     weight = read_weight("a", written)
     assert isinstance(weight, Schedule)
@@ -78,12 +62,8 @@ def test_a_weight_that_is_always_zero_trains_nothing(weight: float | Schedule, e
         ({"from": math.inf, "to": 1.0, "steps": [1, 2]}, "from must be a finite number, not inf"),
         ({"from": 0.0, "to": 1.0, "steps": [1, 2], "kind": "cubic"}, "kind must be one of linear, cosine, step"),
         ({"from": 0.0, "to": 1.0, "steps": [1, 2], "kind": "step"}, "the one number at which the weight changes"),
-        ({"from": 0.0, "to": 1.0, "steps": [1, 2], "until": 3}, "a schedule over steps has no key 'until'"),
-        ({"from": 0.0, "to": 1.0, "values": [1, 2]}, "a schedule over steps has no key 'values'"),
-        (OVER_A_METRIC | {"steps": [1, 2]}, "a schedule over a metric has no key 'steps'"),
-        (OVER_A_METRIC | {"values": [0.5, 0.5]}, "values must be two different numbers"),
-        (OVER_A_METRIC | {"metric": "accuracy"}, "metric must be a name such as eval/accuracy"),
-        (OVER_A_METRIC | {"metric": "time/step_s"}, "differs between equal runs"),
+        ({"from": 0.0, "to": 1.0, "steps": [1, 2], "until": 3}, "a schedule has no key 'until'"),
+        ({"from": 0.0, "to": 1.0, "values": [1, 2]}, "a schedule has no key 'values'"),
         (True, "must be a number or a schedule, not True"),
         ([0.0, 1.0], "must be a number or a schedule"),
     ],

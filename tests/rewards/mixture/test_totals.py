@@ -277,7 +277,7 @@ def test_stored_parts_give_the_same_totals_and_advantages_to_the_last_bit(case: 
     mixture, rows = case.mixture(), case.samples()
     scores = mixture.score(rows)
     parts = {component.name: [score.parts.get(component.name) for score in scores] for component in mixture.components}
-    again = mixture.combine(parts, rows, mixture.weights(0))
+    again = mixture.score(rows, known=parts)
     assert again == scores
     assert mixture.totals(again).tobytes() == mixture.totals(scores).tobytes()
     for scaling in SCALINGS:

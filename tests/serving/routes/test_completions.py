@@ -1,4 +1,4 @@
-"""`/v1/completions` as the `openai` client and lm-eval use it, and the routes for token ids."""
+"""`/v1/completions` as the `openai` client and lm-eval use it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -94,19 +94,6 @@ def test_what_cannot_be_continued_is_refused(server: Running, parameters: dict[s
     with pytest.raises(openai.BadRequestError) as error:
         server.openai().completions.create(**({"model": "policy", "prompt": "one"} | parameters))
     assert error.value.param == param
-
-
-def test_texts_and_ids_are_converted(server: Running) -> None:
-    with server.http() as client:
-        tokens = client.post("/tokenize", json={"prompt": "one plus two"}).json()["tokens"]
-        assert tokens == encode(server, "one plus two")
-        assert client.post("/detokenize", json={"tokens": tokens}).json() == {"prompt": "one plus two"}
-        chat = client.post("/tokenize", json={"messages": [{"role": "user", "content": "one"}]}).json()
-        assert chat["count"] == len(chat["tokens"]) > 1
-        assert client.post("/detokenize", json={"tokens": [10**6]}).status_code == 400
-        assert client.post("/tokenize", json={"prompt": "one", "model": "policy"}).status_code == 200
-        refused = client.post("/tokenize", json={"prompt": "one", "add_special_tokens": False})
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "add_special_tokens")
 
 
 def test_a_full_server_asks_to_come_again(server: Running) -> None:

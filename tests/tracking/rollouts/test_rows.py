@@ -159,8 +159,7 @@ def test_what_is_stored_gives_the_totals_and_advantages_again(scaling: str, on_f
     parts = {
         component.name: [score.parts.get(component.name) for score in found.scores] for component in mix.components
     }
-    weights = {name: term.weight for name, term in found.scores[0].terms.items()}
-    again = mix.combine(parts, found.samples, weights)
+    again = mix.score(found.samples, known=parts)
     assert same([score.value for score in again], [score.value for score in scored])
     assert same([dict(score.terms) for score in again], [dict(score.terms) for score in scored])
     for source in (again, found.scores):

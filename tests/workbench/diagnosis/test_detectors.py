@@ -131,6 +131,12 @@ def test_each_sickness_is_found_by_name_and_nothing_else_is(name: str) -> None:
     assert found(rows, make_context(spec)) == [name]
 
 
+def test_groups_that_earlier_weights_sampled_are_no_mismatch_of_the_engine() -> None:
+    replaying = {"policy__sampler_mismatch_kl": 0.1, "replay__groups": 2}
+    rows = make_rows(6, lambda step: sampled_elsewhere(step, **(replaying if step > 3 else {})))
+    assert found(rows, make_context("math")) == []
+
+
 def test_every_finding_there_is_has_a_sick_run() -> None:
     assert {title.partition(" ")[0] for title in SICK} == set(NAMES)
 

@@ -14,7 +14,7 @@ from tests.workbench.replay.support import G, record
 
 
 def compared(before: Mixture, after: Mixture, rows: list[dict[str, float]], num_movers: int = 10) -> ReplayComparison:
-    steps = replay(after, [record(before, 1, rows)], [], num_generations=G)
+    steps = replay(after, [record(before, 1, rows)], num_generations=G)
     return compare(steps, G, num_movers)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards import Mixture, Outcome
-from agent_tunix.rewards.mixture.schedules import Schedule, read_weight
+from agent_tunix.rewards.mixture.schedules import read_weight
 from agent_tunix.workbench.replay import Unreplayable, compare, replay
 from tests.raising import raises
 from tests.rewards.support import by_column, component
@@ -36,18 +36,12 @@ def test_the_unchanged_reward_gives_every_total_and_advantage_again(
     steps: list[list[dict[str, Any]]], scaling: str, on_failure: str
 ) -> None:
     recorded = [record(mixture_of(on_failure), number + 1, rows, scaling) for number, rows in enumerate(steps)]
-    replayed = list(replay(mixture_of(on_failure), recorded, [], num_generations=G, scaling=scaling))
+    replayed = list(replay(mixture_of(on_failure), recorded, num_generations=G, scaling=scaling))
     for before, after in zip(recorded, replayed, strict=True):
         assert before.totals.tobytes() == after.totals.tobytes()
         assert before.advantages.tobytes() == after.advantages.tobytes()
         assert [score.outcome for score in before.scores] == [score.outcome for score in after.scores]
     assert compare(replayed, G).identical
-
-
-def schedule(metric: str) -> Schedule:
-    weight = read_weight("b", {"from": 0.0, "to": 1.0, "metric": metric, "values": [0.0, 1.0]})
-    assert isinstance(weight, Schedule)
-    return weight
 
 
 def test_a_weight_that_follows_the_step_is_that_of_the_step() -> None:
@@ -56,28 +50,9 @@ def test_a_weight_that_follows_the_step_is_that_of_the_step() -> None:
     (step,) = replay(
         Mixture([by_column("a"), by_column("b", weight)]),
         [record(Mixture([by_column("a")]), 2, rows)],
-        [],
         num_generations=G,
     )
     assert step.totals.tolist() == [0.5] * G
-
-
-def test_a_weight_that_follows_a_metric_sees_the_rows_before_its_step() -> None:
-    rows = [{"a": 0.0, "b": 1.0}] * G
-    metrics = [{"step": number, "eval/accuracy": value} for number, value in ((0, 0.25), (1, 0.5), (2, 1.0))]
-    recorded = [record(Mixture([by_column("a")]), step, rows) for step in (1, 2)]
-    mixture = Mixture([by_column("a"), by_column("b", schedule("eval/accuracy"))])
-    steps = list(replay(mixture, recorded, metrics, num_generations=G))
-    assert [step.totals[0] for step in steps] == [0.25, 0.5]
-
-
-def test_a_weight_that_follows_the_reward_follows_the_replayed_one() -> None:
-    rows = [{"a": 1.0, "b": 1.0}] * G
-    metrics = [{"step": number, "rewards/a/mean": 0.0} for number in (0, 1, 2)]
-    recorded = [record(Mixture([by_column("b")]), step, rows) for step in (1, 2)]
-    mixture = Mixture([by_column("a", 0.0), by_column("b", schedule("rewards/a/mean"))])
-    steps = list(replay(mixture, recorded, metrics, num_generations=G))
-    assert [step.totals[0] for step in steps] == [0.0, 1.0]
 
 
 def test_known_scores_are_not_asked_for_again() -> None:
@@ -91,7 +66,7 @@ def test_known_scores_are_not_asked_for_again() -> None:
     recorded = record(Mixture([component("a", counts), by_column("b")]), 1, rows)
     asked.clear()
     mixture = Mixture([component("a", counts, weight=2.0), by_column("b")])
-    (step,) = replay(mixture, [recorded], [], num_generations=G, reuse=["a"])
+    (step,) = replay(mixture, [recorded], num_generations=G, reuse=["a"])
     assert asked == []
     assert step.totals.tolist() == [1.0, 3.0, 5.0, 7.0]
 
@@ -109,7 +84,7 @@ def test_a_gate_that_moves(before: float, after: float, first: list[float], agai
 
     recorded = record(gated_at(before), 1, [{"a": float(index), "b": 10.0} for index in range(G)])
     assert recorded.totals.tolist() == first
-    (step,) = replay(gated_at(after), [recorded], [], num_generations=G, reuse=["a", "b"])
+    (step,) = replay(gated_at(after), [recorded], num_generations=G, reuse=["a", "b"])
     assert step.totals.tolist() == again
     assert ("b" in step.scores[0].parts) is (again[0] > 0)
 
@@ -127,14 +102,14 @@ def test_a_step_of_which_too_little_is_stored_is_refused(
 ) -> None:
     recorded = record(Mixture([by_column("a")]), 3, [{"a": 1.0}] * G, whole=whole)
     with raises(RewardError, code) as caught:
-        list(replay(Mixture([by_column("a")]), [recorded], [], num_generations=size, scaling=scaling))
+        list(replay(Mixture([by_column("a")]), [recorded], num_generations=size, scaling=scaling))
     assert isinstance(caught.value, Unreplayable) is (scaling != "median")
     assert told in str(caught.value)
 
 
 def test_a_share_of_the_batch_is_enough_for_its_groups() -> None:
     recorded = record(Mixture([by_column("a")]), 3, [{"a": float(i)} for i in range(G)], whole=False)
-    (step,) = replay(Mixture([by_column("a")]), [recorded], [], num_generations=G)
+    (step,) = replay(Mixture([by_column("a")]), [recorded], num_generations=G)
     assert np.array_equal(step.advantages, recorded.advantages)
 
 
@@ -144,7 +119,7 @@ def test_a_fault_of_the_replayed_reward_is_an_outcome() -> None:
     def broken(response: str) -> float:
         raise KeyError("gone")
 
-    (step,) = replay(Mixture([component("a", broken)]), [recorded], [], num_generations=G)
+    (step,) = replay(Mixture([component("a", broken)]), [recorded], num_generations=G)
     assert {score.outcome for score in step.scores} == {Outcome.ERROR}
     assert np.isnan(step.totals).all()
     assert not step.advantages.any()

@@ -1,8 +1,7 @@
-"""Connection to an MCP server, for several threads. It works with versions 1 and 2 of the SDK."""
+"""Connection to an MCP server, for several threads."""
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
 import threading
@@ -141,17 +140,14 @@ class McpConnection:
         async with contextlib.AsyncExitStack() as ending:
             transport: Any = None
             if server.url:
-                # Version 2 of the SDK drops the connection at a message over its limit, by default a megabyte.
-                client_parameters = inspect.signature(streamable_http_client).parameters
-                limit: Any = (
-                    {"max_sse_event_size": _LARGEST_MESSAGE} if "max_sse_event_size" in client_parameters else {}
-                )
                 if problem := problem_with_proxies(server.url):
                     raise ConnectionError(problem)
                 with without_proxies() if is_loopback(server.url) else contextlib.nullcontext():
                     client = create_mcp_http_client()
                 await ending.enter_async_context(client)
-                transport = streamable_http_client(server.url, http_client=client, **limit)
+                # The SDK drops the connection at a message over its limit, by default a megabyte.
+                limit = _LARGEST_MESSAGE
+                transport = streamable_http_client(server.url, http_client=client, max_sse_event_size=limit)
             else:
                 program, *args = kept(server.command)
                 env = {name: os.environ.get(name, "") if value is None else value for name, value in server.env.items()}
@@ -160,9 +156,7 @@ class McpConnection:
             async with transport as streams:
                 reader, writer, *_ = streams
                 async with ClientSession(reader, writer, message_handler=self._warn_of_output) as session:
-                    for name in ("validate_tool_result", "_validate_tool_result"):  # version 2, version 1 of the SDK
-                        if hasattr(session, name):
-                            setattr(session, name, _accept)
+                    session.validate_tool_result = _accept  # type: ignore[method-assign]
                     await session.initialize()
                     yield session
 

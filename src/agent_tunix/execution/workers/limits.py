@@ -3,7 +3,7 @@
 import os
 import resource
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from agent_tunix.execution.isolation import library_paths
@@ -23,12 +23,10 @@ class WorkerLimits:
     Attributes:
         memory_bytes: Memory beyond what it holds after loading users' code.
         recycle_after: Number of calls after which it is replaced.
-        most_processes: Processes of the user; None if the kernel does not count them (root).
     """
 
     memory_bytes: int
     recycle_after: int
-    most_processes: int | None = field(default_factory=linux.most_processes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,6 @@ class WorkerProcess:
         trace = _raise_descriptor(trace)
         faulthandler.register(TRACE_SIGNAL, file=trace, all_threads=False)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if place is None and limits.most_processes is not None and linux.IS_LINUX:
-            _lower_limit(resource.RLIMIT_NPROC, limits.most_processes)
         self._process = os.getpid()
         self._limits = limits
         self._cpu_s = None if place is None else place.isolation.cpu_s

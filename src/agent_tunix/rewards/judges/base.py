@@ -106,8 +106,8 @@ class Judge(ConfiguredReward[S]):
 
     def check_parameters(self, columns: Collection[str]) -> None:
         """Raise RewardSignatureError if the dataset lacks a column, and RewardError if the key is not set."""
-        own = getattr(self._required_arguments(), "rubric_column", None)
-        for column in (*self.columns, *([own] if own else ())):
+        own = getattr(self._required_arguments(), "rubric_column", "")
+        for column in (*self.columns, own) if own else self.columns:
             if column not in columns:
                 raise RewardSignatureError(
                     f"judge {self.name!r} requires the column `{column}`, which the dataset lacks; "

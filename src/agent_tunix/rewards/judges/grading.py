@@ -1,14 +1,14 @@
 """Judge that grades each completion by a rubric."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from agent_tunix.rewards.configured.arguments import Names, Text
+from agent_tunix.rewards.configured.arguments import Names
 from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.base import Judge
-from agent_tunix.rewards.judges.row_rubrics import read_row_rubric
+from agent_tunix.rewards.judges.row_rubrics import RowRubricSettings, read_row_rubric
 from agent_tunix.rewards.judges.rubric import Criteria, Rubric
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.judges.verdicts import Form
@@ -18,28 +18,11 @@ if TYPE_CHECKING:
     from agent_tunix.rewards.judges.asking import Asker
 
 
-class RubricSettings(EndpointSettings, Rubric):
+class RubricSettings(RowRubricSettings, Rubric):
     """Arguments of `judge`."""
 
     rubric: Criteria = Field(default_factory=dict)
-    rubric_column: Text | None = None
     columns: Names = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _check_rubric(self) -> Self:
-        if bool(self.rubric) is (self.rubric_column is not None):
-            raise ValueError(
-                "it requires either `rubric` or `rubric_column`, the column that holds the rubric of each row"
-            )
-        if self.rubric_column is not None and self.polarity is not None:
-            raise ValueError("`polarity` requires `rubric`; in the rubrics of rows each criterion has its own")
-        return self
-
-    def rubric_of(self, sample: Sample) -> Rubric:
-        """Return the rubric of a sample; raise BadReferenceError if its row has none that can be read."""
-        if self.rubric_column is None:
-            return self
-        return read_row_rubric(sample, self.rubric_column, self.scores if "scores" in self.model_fields_set else None)
 
 
 class RubricJudge(Judge[RubricSettings]):
@@ -70,13 +53,16 @@ class RubricJudge(Judge[RubricSettings]):
 
     def _describe(self, arguments: RubricSettings) -> str:
         described = super()._describe(arguments)
-        if arguments.rubric_column is not None:
+        if arguments.rubric_column:
             return f"{described}, rubric of each row ({arguments.rubric_column})"
         return f"{described}, {arguments.sign} rubric ({', '.join(arguments.rubric)})"
 
     async def _judge_one(self, asker: "Asker", sample: Sample) -> Score:
         arguments = self._required_arguments()
-        rubric = arguments.rubric_of(sample)
+        rubric: Rubric = arguments
+        if arguments.rubric_column:
+            scores_given = arguments.scores if "scores" in arguments.model_fields_set else None
+            rubric = read_row_rubric(sample, arguments.rubric_column, scores_given)
         labels = {name: tuple(rubric.score_map(name)) for name in rubric.rubric}
         form = Form(labels)
         questions = {name: (criterion.question.strip(), labels[name]) for name, criterion in rubric.rubric.items()}
@@ -88,7 +74,7 @@ class RubricJudge(Judge[RubricSettings]):
         detail = "; ".join(f"{name} {verdict.labels[name]} ({verdict.reasons[name]})" for name in scores)
         extras: dict[str, Any] = {"verdicts": dict(verdict.labels), "reasons": dict(verdict.reasons)}
         metrics: dict[str, float] = {}
-        if arguments.rubric_column is not None:
+        if arguments.rubric_column:
             points = rubric.points()
             extras["criteria"] = {
                 name: {"question": criterion.question, "points": points[name], "score": scores[name]}

@@ -5,20 +5,19 @@ import hashlib
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from agent_tunix.errors import BadReferenceError
 from agent_tunix.rewards.configured.arguments import Count, Names, Text
 from agent_tunix.rewards.conventions.base import groups_of
 from agent_tunix.rewards.faults import describe_fault
-from agent_tunix.rewards.judges import prompts, ranking
+from agent_tunix.rewards.judges import prompts
 from agent_tunix.rewards.judges.accounts import Receipt
 from agent_tunix.rewards.judges.base import Judge
 from agent_tunix.rewards.judges.faults import JudgeFault
-from agent_tunix.rewards.judges.ranking import Pair
-from agent_tunix.rewards.judges.row_rubrics import describe_criteria, read_row_rubric
+from agent_tunix.rewards.judges.row_rubrics import RowRubricSettings, describe_criteria, read_row_rubric
 from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.judges.verdicts import Form
 from agent_tunix.rewards.sample import Outcome, Sample, Score
@@ -26,6 +25,7 @@ from agent_tunix.rewards.sample import Outcome, Sample, Score
 if TYPE_CHECKING:
     from agent_tunix.rewards.judges.asking import Asker
 
+Pair = tuple[int, int]
 # Function that compares two members and returns the points of the first.
 Ask = Callable[[int, int], Awaitable[float]]
 
@@ -46,38 +46,20 @@ class _Comparison:
         return sum(self.points) / len(self.points)
 
 
-class PairwiseSettings(EndpointSettings):
+class PairwiseSettings(RowRubricSettings):
     """Arguments of `pairwise_judge`."""
 
     rubric: Text | None = None
-    rubric_column: Text | None = None
-    method: Literal["win_rate", "bradley_terry"] = "win_rate"
     orders: Literal["both", "random"] = "both"
     opponents: Count | None = None
     columns: Names = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _check_rubric(self) -> Self:
-        if (self.rubric is None) is (self.rubric_column is None):
-            raise ValueError(
-                "it requires either `rubric` or `rubric_column`, the column that holds the rubric of each row"
-            )
-        return self
-
-    def measure_of(self, sample: Sample) -> str:
-        """Return what decides in a group; raise BadReferenceError if its row has no rubric that can be read."""
-        if self.rubric is not None:
-            return self.rubric
-        assert self.rubric_column is not None
-        return describe_criteria(read_row_rubric(sample, self.rubric_column))
 
 
 class PairwiseJudge(Judge[PairwiseSettings]):
     """A language model compares the completions of a group, two at a time. Range [0, 1].
 
-    The value is the share of comparisons won (`win_rate`, a tie counts half) or the chance to beat an average member of
-    the group (`bradley_terry`). It ranks the completions of a group but does not say whether any is good. Values of
-    different groups are not comparable. The judge does not apply to a group of one.
+    The value is the share of comparisons won; a tie counts half. It ranks the completions of a group but does not say
+    whether any is good. Values of different groups are not comparable. The judge does not apply to a group of one.
 
     Judges tend to favour one position. With `orders: both` each pair is compared in both orders and the mean is taken,
     so that the bias cancels out. With `orders: random` each pair is compared once, in an order drawn by `seed`.
@@ -89,10 +71,10 @@ class PairwiseJudge(Judge[PairwiseSettings]):
           args: {model: gpt-4o-mini, rubric: "Which explanation is clearer?", opponents: 4}
 
     Its own arguments are `rubric` (the question to decide by, a text) or `rubric_column` (the column that holds the
-    rubric of each row), `method`, `orders`, `opponents` (the number of
-    others to compare each completion with, by default all), and `columns` (columns of the dataset that the judge sees).
-    For other arguments see `EndpointSettings`. A group of n takes n · (n − 1) requests, or n · opponents with
-    `opponents`; `orders: random` halves that. Equal completions tie without a request.
+    rubric of each row), `orders`, `opponents` (the number of others to compare each completion with, by default all),
+    and `columns` (columns of the dataset that the judge sees). For other arguments see `EndpointSettings`. A group of n
+    takes n · (n − 1) requests, or n · opponents with `opponents`; `orders: random` halves that. Equal completions tie
+    without a request.
 
     A failed comparison does not count. A completion is scored if at least half of its comparisons succeed. Otherwise
     its outcome is that of the failure.
@@ -103,7 +85,7 @@ class PairwiseJudge(Judge[PairwiseSettings]):
     needs_group = True
 
     def _describe(self, arguments: PairwiseSettings) -> str:
-        return f"{super()._describe(arguments)}, {arguments.method}, orders: {arguments.orders}"
+        return f"{super()._describe(arguments)}, orders: {arguments.orders}"
 
     async def _judge_all(self, asker: "Asker", samples: Sequence[Sample]) -> list[Score]:
         groups = groups_of(samples)
@@ -122,10 +104,11 @@ class PairwiseJudge(Judge[PairwiseSettings]):
             return [Score.failed(Outcome.ERROR, describe_fault(error))] * len(members)
 
     async def _rank_group(self, asker: "Asker", members: list[Sample]) -> list[Score]:
-        shared, measure = self._shared_sections(members[0]), self._required_arguments().measure_of(members[0])
+        shared, arguments = self._shared_sections(members[0]), self._required_arguments()
+        measure = arguments.rubric or describe_criteria(read_row_rubric(members[0], arguments.rubric_column))
         texts = [member.response for member in members]
         order = sorted(range(len(texts)), key=lambda member: (self._draw(texts[member]), member))
-        pairs = ranking.choose_pairs(order, self._required_arguments().opponents)
+        pairs = choose_pairs(order, self._required_arguments().opponents)
         # A question counts for the member that is shown first, so that it counts once in the group.
         receipts = [Receipt() for _ in members]
 
@@ -160,12 +143,9 @@ class PairwiseJudge(Judge[PairwiseSettings]):
         return comparison
 
     def _scores(self, comparisons: Mapping[Pair, _Comparison], receipts: Sequence[Receipt]) -> list[Score]:
-        results = {pair: comparison.result for pair, comparison in comparisons.items() if comparison.fault is None}
-        rank = ranking.bradley_terry if self._required_arguments().method == "bradley_terry" else ranking.win_rates
-        values = rank(len(receipts), results)
         return [
-            _score(member, value, {pair: c for pair, c in comparisons.items() if member in pair}, receipts[member])
-            for member, value in enumerate(values)
+            _score(member, {pair: c for pair, c in comparisons.items() if member in pair}, receipt)
+            for member, receipt in enumerate(receipts)
         ]
 
     def _draw(self, *texts: str) -> int:
@@ -176,7 +156,25 @@ class PairwiseJudge(Judge[PairwiseSettings]):
         return int.from_bytes(digest.digest()[:8], "big")
 
 
-def _score(member: int, value: float, comparisons: Mapping[Pair, _Comparison], receipt: Receipt) -> Score:
+def choose_pairs(order: list[int], opponents: int | None) -> list[Pair]:
+    """Return the pairs to compare: all, or each member with a number of others.
+
+    Args:
+        order: Members in the order of a ring. Each is compared with its nearest neighbours in the ring.
+        opponents: Number of others per member, rounded up to an even number; None: all.
+    """
+    n = len(order)
+    reach = n // 2 if opponents is None else min(n // 2, (opponents + 1) // 2)
+    pairs = {
+        (min(one, other), max(one, other))
+        for position, one in enumerate(order)
+        for distance in range(1, reach + 1)
+        if one != (other := order[(position + distance) % n])
+    }
+    return sorted(pairs)
+
+
+def _score(member: int, comparisons: Mapping[Pair, _Comparison], receipt: Receipt) -> Score:
     """Return the score of a member from its comparisons."""
     faults = [comparison.fault for comparison in comparisons.values() if comparison.fault is not None]
     succeeded = {pair: c for pair, c in comparisons.items() if c.fault is None}
@@ -191,4 +189,4 @@ def _score(member: int, value: float, comparisons: Mapping[Pair, _Comparison], r
     if faults:
         detail += f"; {len(faults)} failed: {faults[0]}"
     extras = {"won": won, "tied": tied, "lost": lost, "failed": len(faults), "order_decided": flips}
-    return Score(value, detail=detail, extras={**extras, **receipt.to_extras()})
+    return Score(sum(points) / len(points), detail=detail, extras={**extras, **receipt.to_extras()})

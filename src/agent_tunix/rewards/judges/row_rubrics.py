@@ -28,7 +28,9 @@ from typing import Any, Self
 from pydantic import ValidationError, model_validator
 
 from agent_tunix.errors import BadReferenceError
-from agent_tunix.rewards.judges.rubric import Rubric, is_criterion_name
+from agent_tunix.rewards.configured.arguments import Text
+from agent_tunix.rewards.judges.rubric import Rubric
+from agent_tunix.rewards.judges.settings import EndpointSettings
 from agent_tunix.rewards.sample import Sample
 
 _QUESTION_KEYS = ("criterion", "question", "description", "title")
@@ -37,6 +39,20 @@ _MET = {"yes": 1.0, "no": 0.0}
 # A text that opens like this is JSON; `[Hard rule] …` is not.
 _OPENS_JSON = re.compile(r'\s*(\[\s*["{\]]|\{\s*["}])')
 _LONGEST_TITLE = 48  # characters of a title in the name of its criterion
+
+
+class RowRubricSettings(EndpointSettings):
+    """Settings of a judge that has either one `rubric` or a `rubric_column`."""
+
+    rubric_column: Text = ""
+
+    @model_validator(mode="after")
+    def _check_rubric(self) -> Self:
+        if bool(getattr(self, "rubric", None)) is bool(self.rubric_column):
+            raise ValueError("it requires either `rubric` or `rubric_column`, the column with the rubric of each row")
+        if self.rubric_column and getattr(self, "polarity", None):
+            raise ValueError("`polarity` requires `rubric`; in the rubrics of rows each criterion has its own")
+        return self
 
 
 class PointsRubric(Rubric):
@@ -72,18 +88,18 @@ def read_row_rubric(sample: Sample, column: str, scores: Mapping[str, float] | N
             value = json.loads(value)
         kind, criteria = Rubric, value
         if isinstance(value, Mapping):
-            criteria = {name: _without_nulls(item) for name, item in value.items() if item is not None}
+            criteria = {name: _without_nulls(item) for name, item in _without_nulls(value).items()}
         elif isinstance(value, Sequence) and not isinstance(value, str):
             kind, criteria, scores = PointsRubric, _read_list(value), scores or _MET
         if not criteria or (isinstance(criteria, str) and not criteria.strip()):
             raise ValueError("it is missing or empty")
         given = {"rubric": criteria, "polarity": "positive"}  # the value of every row is higher for the better
         return kind.model_validate(given | ({"scores": scores} if scores else {}))
-    except ValidationError as errors:
-        error = errors.errors(include_url=False)[0]
-        reason = f"{'.'.join(map(str, error['loc'][1:]))} {error['msg'].removeprefix('Value error, ')}".strip()
-    except (ValueError, RecursionError) as error_:
-        reason = str(error_)
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False)[0]
+            reason = f"{'.'.join(map(str, first['loc'][1:]))} {first['msg'].removeprefix('Value error, ')}".strip()
     raise BadReferenceError(
         f"the column {column!r} must hold the rubric of the row (a text, criteria by name, or a list of criteria with "
         f"points): {reason}"
@@ -94,11 +110,10 @@ def describe_criteria(rubric: Rubric) -> str:
     """Return the criteria as one text, for a judge that decides by all of them at once."""
     if list(rubric.rubric) == ["quality"]:
         return rubric.rubric["quality"].question.strip()
-    points = rubric.points()
     return "\n".join(
-        f"- {'a fault, against it' if points[name] < 0 else 'in its favour'}, of weight {abs(points[name]):g}: "
-        f"{criterion.question.strip()}"
-        for name, criterion in rubric.rubric.items()
+        f"- {'a fault, against it' if points < 0 else 'in its favour'}, of weight {abs(points):g}: "
+        f"{rubric.rubric[name].question.strip()}"
+        for name, points in rubric.points().items()
     )
 
 
@@ -106,15 +121,11 @@ def _read_list(items: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the criteria of a list by name, as `Criterion` takes them; those of 0 points are left out."""
     criteria: dict[str, dict[str, Any]] = {}
     for number, item in enumerate(items, 1):
-        item = {"criterion": item} if isinstance(item, str) else item
-        if not isinstance(item, Mapping):
-            raise ValueError(f"its criterion {number} is neither a text nor a mapping: {item!r:.80}")
+        item = item if isinstance(item, Mapping) else {"criterion": item}
         question = next((item[key] for key in _QUESTION_KEYS if str(item.get(key) or "").strip()), None)
         points = next((item[key] for key in _POINTS_KEYS if item.get(key) is not None), 1.0)
-        if not isinstance(question, str):
-            raise ValueError(f"its criterion {number} has no text under {', '.join(_QUESTION_KEYS)}: {item!r:.80}")
-        if isinstance(points, bool) or not isinstance(points, int | float) or not math.isfinite(points):
-            raise ValueError(f"the points of its criterion {number} are not a number: {points!r:.80}")
+        if not isinstance(question, str) or isinstance(points, bool) or not isinstance(points, int | float):
+            raise ValueError(f"its criterion {number} must have a text and a number of points, not {item!r:.80}")
         if points:
             criteria[_name(item.get("title"), number, criteria)] = {
                 "question": question,
@@ -127,10 +138,10 @@ def _read_list(items: Sequence[Any]) -> dict[str, dict[str, Any]]:
 def _name(title: object, number: int, taken: Mapping[str, Any]) -> str:
     """Return the name of a criterion, which the judge repeats: its title, or else its number."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", title).strip("_")[:_LONGEST_TITLE] if isinstance(title, str) else ""
-    name = name if is_criterion_name(name) else f"criterion_{number}"
+    name = name if re.match(r"[A-Za-z]\w\w", name) else f"criterion_{number}"
     return f"{name}_{number}" if name in taken else name
 
 
 def _without_nulls(item: Any) -> Any:
-    """Return a criterion without the nulls that Parquet adds for keys of other rows."""
+    """Return a mapping without the nulls that Parquet adds for keys of other rows."""
     return {key: value for key, value in item.items() if value is not None} if isinstance(item, Mapping) else item

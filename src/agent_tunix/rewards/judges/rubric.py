@@ -51,13 +51,8 @@ def _check_scores(scores: dict[str, float]) -> dict[str, float]:
     return scores
 
 
-def is_criterion_name(name: str) -> bool:
-    """Return True if a criterion may have the name."""
-    return name != "id" and _NAME.fullmatch(name) is not None
-
-
 def _check_name(name: str) -> str:
-    if not is_criterion_name(name):
+    if not _NAME.fullmatch(name) or name == "id":
         raise ValueError("names of criteria have at most 64 letters, digits, `_` and `-`, and are not `id`")
     return name
 

@@ -12,7 +12,7 @@ leaves the gate undecided, unless another requirement shuts it:
 - If the required component's own gate is shut, it has not passed, so this gate is shut too.
 """
 
-import heapq
+import graphlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -83,32 +83,21 @@ def order_of(requires: Mapping[str, Mapping[str, float]], costs: Mapping[str, fl
                     f"{', '.join(requires)}",
                     code="invalid_mixture",
                 )
-    gates_left = {name: set(required) for name, required in requires.items()}
-    candidates = [(costs[name], position[name], name) for name, missing in gates_left.items() if not missing]
-    heapq.heapify(candidates)
-    order: list[str] = []
-    while candidates:
-        _, _, name = heapq.heappop(candidates)
-        order.append(name)
-        for other, missing in gates_left.items():
-            if name in missing:
-                missing.remove(name)
-                if not missing:
-                    heapq.heappush(candidates, (costs[other], position[other], other))
-    if len(order) < len(requires):
-        stuck = [name for name in requires if name not in order]
+    sorter = graphlib.TopologicalSorter(requires)
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
         raise RewardError(
-            f"components require each other in a circle: {', '.join(_circle(stuck, requires))}", code="invalid_mixture"
-        )
+            f"components require each other in a circle: {', '.join(error.args[1])}", code="invalid_mixture"
+        ) from None
+    candidates: list[str] = []
+    order: list[str] = []
+    while sorter.is_active():
+        candidates += sorter.get_ready()
+        order.append(min(candidates, key=lambda name: (costs[name], position[name])))
+        candidates.remove(order[-1])
+        sorter.done(order[-1])
     return order
-
-
-def _circle(names: Sequence[str], requires: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return one cycle of requirements, such as a, b, a."""
-    path = [names[0]]
-    while path[-1] not in path[:-1]:
-        path.append(next(other for other in requires[path[-1]] if other in names))
-    return path[path.index(path[-1]) :]
 
 
 def read_requires(component: str, value: object) -> dict[str, float]:

@@ -36,7 +36,6 @@ from agent_tunix.rewards.turns import Credit, TurnRewards, check_turns, mean_ove
 logger = logging.getLogger("agent_tunix.rewards")
 
 ON_FAILURE = ("exclude", "zero", "raise")
-_MOST_COMPONENTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,6 @@ class _Beginning(Protocol):
 class Mixture:
     """The reward of a run: components that are combined into one total. A mixture is itself a `Reward`.
 
-    As a component of another mixture, it also observes the metrics of the outer mixture.
-
     Args:
         components: Components with distinct names, at least one with a weight other than 0.
         on_failure: Treatment of a completion on which a weighted component failed. `exclude` removes it from its group;
@@ -114,11 +111,6 @@ class Mixture:
         self.name = name or "+".join(names)
         if len(set(names)) < len(names):
             raise RewardError(f"components must have distinct names, not {', '.join(names)}", code="invalid_mixture")
-        if len(names) > _MOST_COMPONENTS:
-            raise RewardError(
-                f"a mixture must have at most {_MOST_COMPONENTS} components, not {len(names):,}; combine some in one",
-                code="invalid_mixture",
-            )
         if not any(may_train(component.weight) for component in self.components):
             raise RewardError(
                 f"{self.name!r} must have a component with a weight other than 0, but has none; set a weight",
@@ -132,7 +124,6 @@ class Mixture:
             {component.name: component.requires for component in self.components},
             {component.name: component.cost for component in self.components},
         )
-        self._observed: dict[str, float] = {}
 
     # --- scoring -----------------------------------------------------------------------------------------------------
 
@@ -276,52 +267,8 @@ class Mixture:
     # --- weights -----------------------------------------------------------------------------------------------------
 
     def weights(self, step: int) -> dict[str, float]:
-        """Return the effective weight of each component at a training step, given the metrics observed so far."""
-        return {c.name: weight_at(c.weight, step, self._observed) for c in self.components}
-
-    def observe(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Observe the logged metrics of a step, which weights may follow. Step 0 is the evaluation before training.
-
-        Values that are not numbers are ignored.
-        """
-        for mixture in self._inner():
-            mixture.observe(step, metrics)
-        for name in self._followed():
-            value = metrics.get(name)
-            if isinstance(value, int | float) and math.isfinite(value):
-                self._observed[name] = float(value)
-            elif step == 1 and name not in self._observed:
-                logger.warning(
-                    "a weight follows the metric %s, which neither the evaluation before training nor the first step "
-                    "logged; the weight stays at `from` until it is logged",
-                    name,
-                )
-
-    def state_dict(self) -> dict[str, float]:
-        """Return the state that a resumed run needs: the last values of `followed_metrics`."""
-        state = dict(self._observed)
-        for mixture in self._inner():
-            state |= mixture.state_dict()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Restore a state from `state_dict`."""
-        self._observed = {name: float(value) for name, value in state.items() if name in self._followed()}
-        for mixture in self._inner():
-            mixture.load_state_dict(state)
-
-    def _inner(self) -> list["Mixture"]:
-        """Return the components that are mixtures themselves."""
-        return [c.reward for c in self.components if isinstance(c.reward, Mixture)]
-
-    @property
-    def followed_metrics(self) -> list[str]:
-        """Metrics that weights follow, including those of nested mixtures."""
-        return sorted({*self._followed(), *(metric for inner in self._inner() for metric in inner.followed_metrics)})
-
-    def _followed(self) -> list[str]:
-        metrics = (c.weight.metric for c in self.components if isinstance(c.weight, Schedule))
-        return sorted({metric for metric in metrics if metric is not None})
+        """Return the effective weight of each component at a training step."""
+        return {c.name: weight_at(c.weight, step) for c in self.components}
 
     # --- before a run ------------------------------------------------------------------------------------------------
 

@@ -1,58 +1,38 @@
-"""The highest and lowest rewards of a run, and its failures, in bounded memory."""
+"""The highest and lowest rewards of a run, and its failures."""
 
 import heapq
-import math
+from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from agent_tunix.rewards.rounding import are_equal
 from agent_tunix.rewards.sample import Outcome, Sample, Score
 
 
-@dataclass(slots=True)
-class _Moments:
-    """Mean, variance and skew of a stream, in constant memory.
-
-    The updates follow P. Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
-    statistical moments" (Sandia report SAND2008-6212), equations 2.1 for the third moment.
-    """
-
-    count: int = 0
-    mean: float = 0.0
-    second: float = 0.0
-    third: float = 0.0
-    low: float = math.inf
-    high: float = -math.inf
-
-    def add(self, value: float) -> None:
-        self.count += 1
-        delta = value - self.mean
-        step = delta / self.count
-        product = delta * step * (self.count - 1)
-        self.mean += step
-        self.third += product * step * (self.count - 2) - 3 * step * self.second
-        self.second += product
-        self.low, self.high = min(self.low, value), max(self.high, value)
-
-    def report(self) -> dict[str, float | int | None]:
-        if not self.count:
-            return {"count": 0, "mean": None, "variance": None, "skew": None, "min": None, "max": None}
-        varies = not are_equal(self.low, self.high) and self.second > 0
-        return {
-            "count": self.count,
-            "mean": self.mean,
-            "variance": self.second / self.count if varies else 0.0,
-            "skew": math.sqrt(self.count / self.second) * (self.third / self.second) if varies else 0.0,
-            "min": self.low,
-            "max": self.high,
-        }
+def _moments(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Return count, mean, variance (divisor n), skew, minimum and maximum of the values; None without values."""
+    if not values:
+        return {"count": 0, "mean": None, "variance": None, "skew": None, "min": None, "max": None}
+    values_N = np.asarray(values)
+    low, high, mean, variance = float(values_N.min()), float(values_N.max()), values_N.mean(), values_N.var()
+    varies = not are_equal(low, high) and variance > 0
+    return {
+        "count": len(values),
+        "mean": float(mean),
+        "variance": float(variance) if varies else 0.0,
+        "skew": float((((values_N - mean) / np.sqrt(variance)) ** 3).mean()) if varies else 0.0,
+        "min": low,
+        "max": high,
+    }
 
 
 @dataclass(slots=True)
 class RewardAnalysis:
-    """The highest and lowest rewards of a run, and its failures, in bounded memory.
+    """The highest and lowest rewards of a run, and its failures. Of other completions it keeps numbers alone.
 
     Attributes:
         num_examples: Number of examples to keep of the best, of the worst and of each failure. Earlier ones win ties.
@@ -61,8 +41,8 @@ class RewardAnalysis:
 
     num_examples: int = 20
     longest_text: int = 2000
-    _totals: _Moments = field(default_factory=_Moments)
-    _components: dict[str, _Moments] = field(default_factory=dict)
+    _totals: "array[float]" = field(default_factory=lambda: array("d"))
+    _components: "dict[str, array[float]]" = field(default_factory=dict)
     _top: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list)
     _bottom: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list)
     _outcomes: Counter[str] = field(default_factory=Counter)
@@ -74,21 +54,21 @@ class RewardAnalysis:
             self._outcomes[score.outcome] += 1
             for name, value in score.components.items():
                 if value is not None:
-                    self._components.setdefault(name, _Moments()).add(value)
+                    self._components.setdefault(name, array("d")).append(value)
             if score.value is None:
                 failures = self._failures.setdefault(score.outcome, [])
                 if len(failures) < self.num_examples:
                     failures.append(self._example(sample, score))
                 continue
-            self._totals.add(score.value)
+            self._totals.append(score.value)
             self._keep(self._top, score.value, sample, score)
             self._keep(self._bottom, -score.value, sample, score)
 
     def report(self) -> dict[str, Any]:
         """Return everything as data for JSON."""
         return {
-            "total": self._totals.report(),
-            "components": {name: moments.report() for name, moments in self._components.items()},
+            "total": _moments(self._totals),
+            "components": {name: _moments(values) for name, values in self._components.items()},
             "outcomes": {outcome.value: self._outcomes[outcome] for outcome in Outcome},
             "top": [example for _, _, example in sorted(self._top, key=_rank)],
             "bottom": [example for _, _, example in sorted(self._bottom, key=_rank)],
@@ -100,7 +80,7 @@ class RewardAnalysis:
         if len(heap) == self.num_examples and rank <= heap[0][0]:
             return
         # The count is unique, so examples are never compared. Of equal values, the later example leaves first.
-        entry = (rank, -self._totals.count, self._example(sample, score))
+        entry = (rank, -len(self._totals), self._example(sample, score))
         if len(heap) < self.num_examples:
             heapq.heappush(heap, entry)
         else:

@@ -5,8 +5,7 @@ Importing this module does not load JAX; `load_trained_policy` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ class TrainedPolicy:
     mesh: jax.sharding.Mesh  # devices that hold the policy
     step: int  # step of the checkpoint; 0 for the model before training
     max_steps: int = 0  # steps of the run; 0 for the model before training
-    observed: Mapping[str, float] = field(default_factory=dict)  # metrics that the reward's weights follow, so far
 
 
 def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
@@ -90,5 +88,4 @@ def load_trained_policy(run: FoundRun, step: Step) -> TrainedPolicy:
         mesh,
         restored.step,
         max_steps=int(metadata.get("max_steps", 0)),
-        observed=metadata.get("mixture", {}),
     )

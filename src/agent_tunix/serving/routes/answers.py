@@ -46,14 +46,6 @@ class ServedModels(TypedDict):
     data: list[ServedModel]
 
 
-class TokensAnswer(TypedDict):
-    """Token ids of a text or a conversation."""
-
-    count: int
-    max_model_len: int
-    tokens: list[int]
-
-
 def usage_of(prompts: Sequence[Sequence[int]], replies: Sequence[TokenReply]) -> dict[str, Any]:
     """Return the numbers of tokens; a prompt with several replies counts once."""
     num_prompt, num_sampled = sum(map(len, prompts)), sum(len(reply.tokens) for reply in replies)

@@ -162,20 +162,6 @@ class OtherParameters(BaseModel):
         return self
 
 
-class TokenizeParameters(OtherParameters):
-    """A text or a conversation to turn into token ids."""
-
-    prompt: str | None = None
-    messages: Annotated[list[dict[str, Any]] | None, Field(min_length=1, max_length=10_000)] = None
-    tools: Annotated[list[dict[str, Any]] | None, Field(max_length=256)] = None
-
-
-class DetokenizeParameters(OtherParameters):
-    """Token ids to turn into text."""
-
-    tokens: list[_Id]
-
-
 class LoadAdapterParameters(OtherParameters):
     """An adapter to load."""
 

@@ -17,7 +17,6 @@ MAX_COMPONENTS = 40
 MAX_PAIRS = 60
 LAST_ROWS_SHARE = 0.25
 _CONFLICTS = "rewards/conflicts/"
-_SETS = "sampling/sets/"
 
 
 # Key → title, and the question that the section answers.
@@ -283,8 +282,6 @@ def _outcome_charts(shop: _Shop) -> list[Chart]:
         "dead", "rewards/dead_groups"
     )
     rows = shop.lines({leaf: f"sampling/rows/{leaf}" for leaf in ("useful", "easy", "hopeless", "unseen")})
-    sets = [name for name in shop.curves.names() if name.startswith(_SETS) and name.endswith("/share")]
-    shares = {name.removeprefix(_SETS).removesuffix("/share"): name for name in sets[:MAX_COMPONENTS]}
     return [
         Chart(
             "Rows by pass rate",
@@ -293,13 +290,6 @@ def _outcome_charts(shop: _Shop) -> list[Chart]:
             kind="stack",
             unit="percent",
             lines=rows,
-        ),
-        Chart(
-            "Sets by pass rate",
-            "Share of each set in the next batches, by its weight and pass rates.",
-            kind="stack",
-            unit="percent",
-            lines=shop.lines(shares),
         ),
         Chart("Not scored", "Completions per step, by outcome.", kind="stack", lines=outcomes),
         Chart(

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +21,6 @@ _MOST_LOST = 3
 # Responses sent to workers at once: enough to hide the round trip, few enough to wait for if all of them hang.
 _BATCH_SIZE = 16
 _DIED = "the worker process "
-# Seconds until the alarm rings again after Python dropped its exception.
-_AGAIN_S = 0.01
 
 
 class OutOfTimeError(BaseException):
@@ -169,10 +166,7 @@ def make_sample(
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTimeError in the block after `seconds`. Outside the main thread this has no effect.
-
-    Python drops an exception raised in a finalizer or in a weak reference's callback. The alarm then rings again.
-    """
+    """Raise OutOfTimeError in the block after `seconds`. Outside the main thread this has no effect."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -180,13 +174,6 @@ def time_limit(seconds: float) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise OutOfTimeError(f"no verdict after {seconds:g} s")
 
-    def ring_again(dropped: "sys.UnraisableHookArgs") -> None:
-        if isinstance(dropped.exc_value, OutOfTimeError):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
-        else:
-            hook(dropped)
-
-    hook, sys.unraisablehook = sys.unraisablehook, ring_again
     previous = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -194,7 +181,6 @@ def time_limit(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, previous)
-        sys.unraisablehook = hook
 
 
 def mean(values: Sequence[float]) -> float:

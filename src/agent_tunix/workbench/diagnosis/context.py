@@ -42,8 +42,7 @@ class ComponentContext:
     range: Range | None = None  # range that it declares; None without one
     weight: float = 1.0  # factor in the total; with a schedule, the final one
     trains: bool = True  # True if its weight is not 0 at some step
-    # First and last step of a schedule over steps; None if the weight is constant or follows a metric.
-    schedule: tuple[float, float] | None = None
+    schedule: tuple[float, float] | None = None  # first and last step of its schedule; None if the weight is constant
     start_weight: float | None = None
     requires: Mapping[str, float] = field(default_factory=dict)  # its gate
     transforms: bool = False  # True if its raw values are transformed before weighting
@@ -156,7 +155,7 @@ def _component(component: Any, written: Mapping[str, Any]) -> ComponentContext:
         range=_finite(_known(declared_range, component.reward)),
         weight=weight.end if scheduled else float(weight),
         trains=may_train(weight),
-        schedule=weight.bounds if scheduled and weight.metric is None else None,
+        schedule=weight.bounds if scheduled else None,
         start_weight=weight.start if scheduled else None,
         requires=dict(component.requires),
         transforms=bool(component.transforms),

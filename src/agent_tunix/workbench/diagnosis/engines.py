@@ -23,7 +23,7 @@ class EngineMismatch(Detector):
 
     def _detect(self, step: int, row: Row) -> Iterator[Detection]:
         mismatch = number(row, "policy/sampler_mismatch_kl")
-        is_stale = (number(row, "engine/staleness/max") or 0) > 0
+        is_stale = any((number(row, name) or 0) > 0 for name in ("engine/staleness/max", "replay/groups"))
         if mismatch is None or "engine/tokens_per_s" not in row or is_stale:
             return
         if self._first is None:

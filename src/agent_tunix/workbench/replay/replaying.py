@@ -1,22 +1,18 @@
 """Replay of stored steps through a reward, as training would have scored them.
 
-At each step, training depended on the completions, on the weights at that step and, if a weight follows a metric, on
-the metrics of earlier steps. A replay gives the mixture the same inputs in the same order, so the unchanged reward
-reproduces every total and advantage to the last bit. Metrics that the reward itself determines (`rewards/…`) come from
-the replay, not from the run, because a changed reward would have moved its own schedules.
+At each step, training depended on the completions and on the weights at that step. A replay gives the mixture the same
+inputs, so the unchanged reward reproduces every total and advantage to the last bit.
 """
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent_tunix.errors import RewardError
 from agent_tunix.rewards.advantages import OWN_ESTIMATORS, SCALINGS, needs_batch
-from agent_tunix.rewards.measuring import RewardMetrics
 from agent_tunix.rewards.mixture import Mixture
 from agent_tunix.rewards.sample import Sample, Score
 from agent_tunix.rewards.turns import EPISODE, Credit
@@ -53,7 +49,6 @@ class ReplayedStep:
 def replay(
     mixture: Mixture,
     steps: Iterable[RecordedStep],
-    rows: Sequence[Mapping[str, Any]],
     *,
     num_generations: int,
     scaling: str = "group",
@@ -63,9 +58,8 @@ def replay(
     """Score stored steps, in order.
 
     Args:
-        mixture: The reward. A replay advances its schedules, so use a mixture for one replay only.
+        mixture: The reward.
         steps: Stored steps, in order.
-        rows: The run's rows of metrics, which weights may follow.
         num_generations: G.
         scaling: `grpo.advantage_scaling`.
         reuse: Components whose stored scores are reused. A component without stored scores that now counts is scored.
@@ -78,20 +72,11 @@ def replay(
     """
     if scaling not in SCALINGS:
         OWN_ESTIMATORS.get(scaling)
-    later_rows = sorted(rows, key=lambda row: row["step"])
-    of_rewards: dict[int, dict[str, Any]] = {}
-    metrics = RewardMetrics(mixture, num_generations=num_generations, scaling=scaling, credit=credit)
     for recorded in steps:
-        while later_rows and later_rows[0]["step"] < recorded.step:
-            row = later_rows.pop(0)
-            mixture.observe(row["step"], {**row, **of_rewards.pop(row["step"], {})})
         check_step(mixture, recorded, num_generations, scaling)
         scores = _score(mixture, recorded, reuse)
         totals = mixture.totals(scores)
         advantages, of_turns = mixture.credited(recorded.samples, scores, num_generations, scaling, credit)
-        if any(metric.startswith("rewards/") for metric in mixture.followed_metrics):
-            measured = advantages if of_turns is None else of_turns
-            of_rewards[recorded.step] = metrics.measure(recorded.step, recorded.samples, scores, totals, measured)
         yield ReplayedStep(recorded, scores, totals, advantages, of_turns)
 
 
@@ -99,7 +84,6 @@ def contrast(
     first: Mixture,
     second: Mixture,
     steps: Iterable[RecordedStep],
-    rows: Sequence[Mapping[str, Any]],
     *,
     num_generations: int,
     scaling: str = "group",
@@ -107,7 +91,7 @@ def contrast(
 ) -> Iterator[ReplayedStep]:
     """Score stored steps with two rewards, as `replay` does. The result of the first becomes `recorded`."""
     replays = [
-        replay(mixture, copy, rows, num_generations=num_generations, scaling=scaling, credit=credit)
+        replay(mixture, copy, num_generations=num_generations, scaling=scaling, credit=credit)
         for mixture, copy in zip((first, second), itertools.tee(steps), strict=True)
     ]
     for before, after in zip(*replays, strict=True):
