@@ -16,4 +16,4 @@ def test_the_calls_of_the_page_are_answered(tmp_path: Path, monkeypatch: pytest.
     with running(lambda prompt: "It is 30.") as server:
         monkeypatch.setenv("URL", server.url.removesuffix("/v1"))
         run_blocks(calls, tmp_path)
-    assert len(server.source.requests) == 4
+    assert len(server.source.requests) == 3
