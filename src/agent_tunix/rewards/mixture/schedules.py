@@ -102,7 +102,7 @@ def _read_schedule(component: str, settings: Mapping[Any, Any]) -> Schedule:
     if kind not in KINDS:
         raise refuse(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     steps = settings.get("steps")
-    bounds = steps if isinstance(steps, Sequence) and not isinstance(steps, str) else [steps]
+    bounds: Sequence[Any] = steps if isinstance(steps, Sequence) and not isinstance(steps, str) else [steps]
     if not bounds or not all(map(is_number, bounds)):
         raise refuse(f"steps must be {'one number' if kind == 'step' else 'two numbers'}, not {steps!r}")
     if kind == "step":
