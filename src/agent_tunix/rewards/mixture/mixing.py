@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -173,31 +173,10 @@ class Mixture:
                     )
         return totals
 
-    def combine(self, parts: Parts, samples: Sequence[Sample], weights: Mapping[str, float]) -> list[Score]:
-        """Return the totals that follow from given scores, without computing any component.
-
-        `parts` holds each component's scores of the samples, as `Score.parts` does. They may be None where a gate is
-        shut or a route does not match. Only the columns, groups and order of the samples matter.
-
-        Raises:
-            RewardError: A component has no score of a sample on which it counts.
-        """
-        verdicts: dict[str, list[GateVerdict]] = {}
-        for component in self._in_order():
-            name = component.name
-            verdicts[name] = _decide_all(component, samples, parts, verdicts)
-            for index, (part, verdict) in enumerate(zip(parts[name], verdicts[name], strict=True)):
-                if part is None and verdict.is_open:
-                    raise RewardError(
-                        f"component {name!r} was not computed on completion {index}, where it counts",
-                        code="invalid_mixture",
-                    )
-        return self._combine(parts, verdicts, samples, weights)
-
     def reweigh(self, scores: Sequence[Score], samples: Sequence[Sample], step: int) -> list[Score]:
-        """Return scores of this mixture with the weights of another step, without computing any component."""
+        """Return scores of this mixture with the weights of another step; components keep their scores."""
         parts = {c.name: [score.parts.get(c.name) for score in scores] for c in self.components}
-        return self.combine(parts, samples, self.weights(step))
+        return self.score([replace(one, step=step) for one in samples], parts)
 
     def _in_order(self) -> list[Component]:
         """Return the components in the order of computation."""
