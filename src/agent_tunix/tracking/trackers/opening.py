@@ -25,12 +25,13 @@ class _Own(NamedTuple):
     title: str
     package: str
     advice: str  # if no run can be opened
+    in_process: bool = False  # the client has a process of its own, and callbacks of users expect it in theirs
 
 
 # A checkout that was installed before a tracker was added has no entry point of it, so these need none.
 _OWN = {
     "wandb": _Own(
-        "Weights & Biases", "wandb", "run `wandb login`, or set WANDB_MODE=offline to send the metrics later"
+        "Weights & Biases", "wandb", "run `wandb login`, or set WANDB_MODE=offline to send the metrics later", True
     ),
     "mlflow": _Own("MLflow", "mlflow", "set tracking.mlflow_uri to an existing store, for example sqlite:///mlflow.db"),
     "trackio": _Own("Trackio", "trackio", "unset TRACKIO_SPACE_ID and TRACKIO_SERVER_URL to write to this machine"),
@@ -142,19 +143,19 @@ def _find(name: str) -> importlib.metadata.EntryPoint:
 
 
 def _open(point: importlib.metadata.EntryPoint, config: Config, run_dir: Path) -> Tracker:
-    """Open a tracker in a process, under the id of the file `NAME_run_id`, which it writes for a resumed run."""
+    """Open a tracker under the id of the file `NAME_run_id`, which it writes for a resumed run."""
     id_file = run_dir / f"{point.name}_run_id"
     known_id = id_file.read_text(encoding="utf-8").strip() if id_file.exists() else None
     name = "/".join(run_dir.parts[-2:])
     project = (config.training.wandb_project if point.name == "wandb" else None) or config.project_name
     run = TrackedRun(project, name, run_dir, dataclasses.asdict(config), known_id)
+    own = _OWN.get(point.name, _Own(point.name, point.name, "see the page of its package"))
     try:
-        tracker = TrackerProcess(point, run)
-    except ConfigError as error:
-        title, advice = _OWN[point.name][::2] if point.name in _OWN else (point.name, "see the page of its package")
+        tracker: Tracker = point.load()(run) if own.in_process else TrackerProcess(point, run)
+    except Exception as error:  # a client may raise anything
         raise ConfigError(
-            f"{title} cannot open a run: {error}; {advice}, or take {point.name} out of the configuration",
-            code=error.code,
+            f"{own.title} cannot open a run: {error}; {own.advice}, or take {point.name} out of the configuration",
+            code="tracker_failed",
         ) from error
     if tracker.id is not None:
         id_file.write_text(tracker.id, encoding="utf-8")

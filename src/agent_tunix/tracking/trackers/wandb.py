@@ -27,8 +27,7 @@ class WandbTracker:
             config=dict(run.config),
             id=run.id,
             resume="allow",
-            # The metrics of the system are those of the run's process, not of this one.
-            settings=wandb.Settings(console="off", x_stats_pid=os.getppid()),
+            settings=wandb.Settings(console="off"),
         )
         self._histogram, self._table = wandb.Histogram, wandb.Table
         self.id, self.url = self._run.id, self._run.url
