@@ -57,6 +57,7 @@ def evaluator(sampler: Sampler) -> Any:
     return make
 
 
+@pytest.mark.slow
 def test_a_run_logs_what_a_harness_finds_and_trains_as_without_it(tmp_path: Path, finished: Path) -> None:
     harness = "evaluation.harness=[lm_eval:toy,lm_eval:late]"
     rows = train_run(
