@@ -55,6 +55,12 @@ def test_criteria_of_lists_keep_their_titles_and_texts() -> None:
     }
 
 
+def test_criteria_with_one_title_do_not_replace_another_that_has_its_number() -> None:
+    titles = ["abc 3", "abc", "abc"]
+    rubric = read([{"title": title, "description": str(number)} for number, title in enumerate(titles)])
+    assert [criterion.question for criterion in rubric.rubric.values()] == ["0", "1", "2"]
+
+
 def test_a_text_and_a_mapping_are_read_as_in_a_configuration() -> None:
     text = "1. It is polite. [Hard rule]\n2. It is short. [Principle]"
     assert read(text).rubric["quality"].question == text

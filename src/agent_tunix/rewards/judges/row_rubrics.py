@@ -139,7 +139,9 @@ def _name(title: object, number: int, taken: Mapping[str, Any]) -> str:
     """Return the name of a criterion, which the judge repeats: its title, or else its number."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", title).strip("_")[:_LONGEST_TITLE] if isinstance(title, str) else ""
     name = name if re.match(r"[A-Za-z]\w\w", name) else f"criterion_{number}"
-    return f"{name}_{number}" if name in taken else name
+    while name in taken:
+        name = f"{name}_{number}"
+    return name
 
 
 def _without_nulls(item: Any) -> Any:
