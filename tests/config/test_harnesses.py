@@ -44,3 +44,11 @@ def test_a_program_that_is_not_installed_is_named_with_its_package(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with raises(ConfigError, "missing_package", "pip install", "agent_tunix[harness]", "inspect_ai"):
         HarnessTask("inspect", "rows").find_program()
+
+
+def test_a_harness_without_the_packages_of_a_server_is_refused_before_the_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with raises(ConfigError, "missing_package", "fastapi cannot be imported", "agent_tunix[service]"):
+        HarnessTask("inspect", "rows").find_program()

@@ -59,6 +59,7 @@ def test_process_0_names_a_port_that_is_taken(host: str) -> None:
         ({"coordinator_address": "host"}, "must be HOST:PORT"),
         ({"coordinator_address": "host:port"}, "must be HOST:PORT"),
         ({"coordinator_address": ":1234"}, "must be HOST:PORT"),
+        ({"coordinator_address": "host:65536"}, "must be HOST:PORT"),
         ({"mode": "slrum"}, "did you mean slurm"),
         ({"num_processes": 0}, "distributed.num_processes"),
         ({"heartbeat_timeout_s": 0}, "distributed.heartbeat_timeout_s"),

@@ -15,6 +15,7 @@ from agent_tunix.config.harnesses import HarnessTask
 from agent_tunix.config.schema import EvaluateConfig
 from agent_tunix.data import load_evaluation
 from agent_tunix.errors import ConfigError
+from agent_tunix.evaluation import harness as harnesses
 from agent_tunix.evaluation.checkpoint import run_evaluation
 from agent_tunix.evaluation.harness import HarnessEvaluator
 from agent_tunix.evaluation.harness_programs import FailedTask, read_figures
@@ -92,6 +93,20 @@ def test_equal_policies_have_equal_figures_also_where_a_harness_gives_no_seed(ev
     first, second = (evaluator("lm_eval:toy").metrics(tmp_path, required=True) for _ in range(2))
     assert first == second
     assert first[f"{PREFIX}toy/sampled/strict"]
+
+
+def test_two_tasks_with_one_metric_are_refused(evaluator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harnesses, "read_figures", lambda *_: {"rows/accuracy": 0.5})
+    with raises(ConfigError, "harness_failed", "same metric, eval/lm_eval/rows/accuracy"):
+        evaluator("lm_eval:broken", "lm_eval:late").metrics(tmp_path, required=True)
+
+
+def test_only_the_directories_of_tasks_are_replaced(evaluator: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("not of a task")
+    for _ in range(2):
+        with raises(ConfigError, "harness_failed"):
+            evaluator("lm_eval:broken").metrics(tmp_path, required=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1_lm_eval_broken", "mine"]
 
 
 def test_a_run_that_is_asked_to_stop_ends_a_harness_and_all_that_it_started(evaluator: Any, tmp_path: Path) -> None:

@@ -99,8 +99,11 @@ def _problems(config: Config) -> Iterator[str]:
 
 def _process_problems(distributed: DistributedConfig) -> Iterator[str]:
     address, count, index = distributed.coordinator_address, distributed.num_processes, distributed.process_id
-    if address is not None and re.fullmatch(r".+:\d{1,5}", address) is None:
-        yield f"distributed.coordinator_address must be HOST:PORT, not {address!r}; HOST is the machine of process 0"
+    if address is not None and not (re.fullmatch(r".+:\d{1,5}", address) and int(address.rpartition(":")[2]) < 2**16):
+        yield (
+            f"distributed.coordinator_address must be HOST:PORT, with a port up to 65535, not {address!r}; HOST is the "
+            "machine of process 0"
+        )
     if count is not None and index is not None and index >= count > 0:
         yield (
             f"distributed.process_id must be below distributed.num_processes, but {index} is not below {count}; use "

@@ -1,5 +1,6 @@
 """Programs of others that evaluate the policy: lm-evaluation-harness and inspect_ai."""
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -12,6 +13,8 @@ from agent_tunix.errors import ConfigError
 
 # Programs by name, and the packages that have them.
 PROGRAMS = {"lm_eval": "lm_eval[api]", "inspect": "inspect_ai"}
+# What a program calls is served by these, whose extra it does not bring.
+_SERVER = ("fastapi", "uvicorn")
 _FORM = "lm_eval:TASK or inspect:TASK, with options after a space, such as lm_eval:gsm8k --num_fewshot 5"
 
 
@@ -24,7 +27,17 @@ class HarnessTask:
     options: tuple[str, ...] = ()  # further options of the program, which come last and therefore take precedence
 
     def find_program(self) -> str:
-        """Return the path of the program, from PATH or beside Python's; raise ConfigError if it is not installed."""
+        """Return the path of the program, from PATH or beside Python's.
+
+        Raises:
+            ConfigError: The program is not installed, or a package is missing by which this process serves its policy.
+        """
+        if missing := [name for name in _SERVER if importlib.util.find_spec(name) is None]:
+            raise ConfigError(
+                f"evaluation.harness={self.harness}:{self.task} requires the packages of a server, but "
+                f"{' and '.join(missing)} cannot be imported; pip install 'agent_tunix[service]'",
+                code="missing_package",
+            )
         places = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
         program = shutil.which(self.harness, path=places)
         if program is None:

@@ -77,19 +77,21 @@ class HarnessEvaluator:
         """Return `eval/<harness>/<task>/<metric>` of all tasks.
 
         Args:
-            place: Directory of what the programs write, with a directory for each task. An earlier one is replaced.
+            place: Directory of what the programs write, with a directory for each task, which replaces an earlier one.
             required: True to raise an error if a task fails. Otherwise its known metrics are null, and a warning has
                 the reason.
 
         Raises:
             ConfigError: A task failed.
         """
-        shutil.rmtree(place, ignore_errors=True)
         logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it tells of each start
         metrics: dict[str, float | None] = {}
         for task, (directory, status) in self._run(place).items():
             try:
                 figures = read_figures(task, status, directory)
+                found = {f"eval/{task.harness}/{name}": value for name, value in figures.items()}
+                if taken := sorted(metrics.keys() & found.keys()):
+                    raise FailedTask(f"an earlier task of the list has the same metric, {taken[0]}")
             except FailedTask as failure:
                 text = f"evaluation.harness={task.harness}:{task.task} must end with figures, but {failure}"
                 if self._is_stopping():
@@ -99,7 +101,7 @@ class HarnessEvaluator:
                 else:
                     _LOGGER.warning("%s\nIts metrics are null, and the run goes on.", text)
             else:
-                metrics |= {f"eval/{task.harness}/{name}": value for name, value in figures.items()}
+                metrics |= found
         # A run that stops before its first figures may know the name of one all the same.
         self.remember([*metrics, self._config.stopping.metric if self._is_stopping() else None])
         return dict.fromkeys(sorted(self._names)) | metrics
@@ -114,8 +116,7 @@ class HarnessEvaluator:
             stack.callback(source.close)
             for number, task in enumerate(self._tasks, 1):
                 name = f"{number}_{task.harness}_{Path(task.task).name}"
-                directory = place / re.sub(r"[^\w.-]+", "_", name)
-                directory.mkdir(parents=True)
+                directory = _emptied(place / re.sub(r"[^\w.-]+", "_", name))
                 settings = PolicySettings(port=0, max_context=self._context, api_keys=(secrets.token_urlsafe(24),))
                 # A server of its own, so that the seeds of a task do not depend on the others.
                 service = PolicyService(_SeededSource(source, self._config.seed), tokenizer, settings, chat)
@@ -139,12 +140,17 @@ class HarnessEvaluator:
         template = self._sampler.tokenizer.chat_template
         if self._config.prompt.chat_template is None or template is None:
             return self._model
-        directory = place / "tokenizer"
-        directory.mkdir(parents=True)
+        directory = _emptied(place / "tokenizer")
         for file in (*self._model.glob("*.json"), *self._model.glob("*.model")):
             (directory / file.name).symlink_to(file.absolute())
         (directory / "chat_template.jinja").write_text(template, encoding="utf-8")
         return directory
+
+
+def _emptied(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
 
 
 class _SeededSource:

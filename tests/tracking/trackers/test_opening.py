@@ -1,17 +1,22 @@
 """Trackers by name, and the process of each, with a tracker of an installed package."""
 
+import contextlib
+import importlib.metadata
 import itertools
 import logging
+import pickle
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent_tunix.config.schema import Config, TrackingConfig
 from agent_tunix.errors import ConfigError
-from agent_tunix.tracking.trackers import Tracker, chosen_trackers, open_trackers, process
+from agent_tunix.tracking.trackers import TrackedRun, Tracker, chosen_trackers, open_trackers, process
 from tests.raising import raises
 
 CODE = """
@@ -25,6 +30,8 @@ class Diary:
     def __init__(self, run):
         if run.project == "burnt":
             raise OSError("no paper")
+        if run.project == "late":
+            time.sleep(1000)
         self.id = run.id or "first"
         self.file = (run.directory / "diary.txt").open("a")
         self.write("open", self.id, run.project, run.parameters["optimizer.learning_rate"])
@@ -133,6 +140,35 @@ def test_rows_of_a_run_that_was_killed_are_recorded(tmp_path: Path) -> None:
     for _ in itertools.takewhile(lambda _: "close True" not in lines(tmp_path), itertools.count()):
         time.sleep(0.05)
     assert lines(tmp_path)[1:] == ["log 1 {'a': 1}", "close True"]
+
+
+WAITING = "import sys; from {0} import process as p; p.CLOSE_TIMEOUT_S = 0.1; p.serve(int(sys.argv[1]))"
+
+
+def test_a_tracker_that_is_still_opened_ends_with_a_run_that_was_killed(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-c", WAITING.format(process.__package__), str(theirs.fileno())]
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    with theirs, subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment) as child:
+        with ours:
+            point = importlib.metadata.EntryPoint("diary", "diary:Diary", "agent_tunix.trackers")
+            ours.sendall(pickle.dumps((point, TrackedRun("late", "run", tmp_path, {}), [])))
+        assert child.wait() == 1
+
+
+def test_a_run_that_is_interrupted_while_it_opens_a_tracker_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def interrupt(tracker: Any, timeout_s: float) -> None:
+        begun.append(tracker._process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process.TrackerProcess, "_receive", interrupt)
+    with contextlib.suppress(KeyboardInterrupt):
+        open_one(tmp_path, project="late")
+    assert [one.returncode for one in begun] == [-9]
 
 
 def test_a_tracker_that_cannot_be_opened_is_a_configuration_error(tmp_path: Path) -> None:

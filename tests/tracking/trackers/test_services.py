@@ -5,8 +5,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
+
+from agent_tunix.tracking.trackers import TrackedRun
+from agent_tunix.tracking.trackers.trackio import TrackioTracker
 
 LOG = """
 import pathlib, sys
@@ -140,6 +144,17 @@ def run_program(program: str, run_dir: Path, *arguments: str, **environment: str
         cwd=run_dir,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "HOME": str(run_dir), **environment},
     )
+
+
+def test_runs_in_directories_of_one_name_are_several_runs_of_trackio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = MagicMock()
+    monkeypatch.setitem(sys.modules, "trackio", client)
+    first, second = (TrackioTracker(TrackedRun("mine", "outputs/run", tmp_path, {})).id for _ in range(2))
+    assert first != second
+    assert TrackioTracker(TrackedRun("mine", "outputs/run", tmp_path, {}, first)).id == first
+    assert [call.kwargs["name"] for call in client.init.call_args_list] == [first, second, first]
 
 
 @pytest.mark.slow

@@ -61,6 +61,9 @@ class TrackerProcess:
             self.id, self.url = self._receive(OPEN_TIMEOUT_S)
         except OSError as error:
             raise ConfigError(f"{error}; its output is in {log.name}", code="tracker_failed") from error
+        except BaseException:  # Ctrl-C while a service does not answer
+            self._kill()
+            raise
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Send the metrics of a step to the process."""
@@ -131,10 +134,10 @@ def serve(descriptor: int) -> None:
 
     try:
         point, run, sys.argv = pickle.load(stream)
-        tracker: Tracker = point.load()(run)
-        reply(None, (tracker.id, tracker.url))
         calls: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         threading.Thread(target=_read, args=(stream, calls), daemon=True).start()
+        tracker: Tracker = point.load()(run)  # may wait for its service; the thread ends the process without the run
+        reply(None, (tracker.id, tracker.url))
         name = ""
         while name != "close":
             name, *arguments = calls.get()

@@ -1,5 +1,7 @@
 """Trackio as a tracker: a database on this machine, or a Space or server that its variables name."""
 
+import secrets
+
 from agent_tunix.tracking.trackers.protocol import TrackedRun
 from agent_tunix.tracking.trackers.wandb import WandbTracker
 
@@ -10,7 +12,8 @@ class TrackioTracker(WandbTracker):
     def __init__(self, run: TrackedRun) -> None:
         import trackio
 
-        self.id, self.url = run.id or run.name, None
+        # A run in another directory of this name, or one that replaces it, is not to continue this one.
+        self.id, self.url = run.id or f"{run.name}_{secrets.token_hex(3)}", None
         self._run = trackio.init(
             project=run.project,
             name=self.id,
