@@ -1,12 +1,13 @@
 """What a teacher is shown: solutions of the group, feedback, and texts cut to the context."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agent_tunix.grpo.teacher_prompts import ShownPrompts, TeacherPrompts, describe_failures, find_solutions
+from agent_tunix.distributed.store import check_plain
+from agent_tunix.grpo.teacher_prompts import ShownPrompts, TeacherPrompts, Written, describe_failures, find_solutions
 from agent_tunix.policy.chat.teacher_template import DEFAULT, TeacherTemplate
 from agent_tunix.rewards import Outcome, Sample, Score
 from agent_tunix.sampling.sampler import Completions
@@ -31,6 +32,12 @@ def split(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Any]) -> 
     return ["|".join(message["content"] for message in messages)]
 
 
+def share(make: Callable[[], Written]) -> Written:
+    """Refuse, as a run of several processes does, what its other processes could not read."""
+    check_plain(written := make())
+    return written
+
+
 def write(template: str, columns: Mapping[str, Any] | None = None, limit: int | None = None) -> ShownPrompts:
     """Return what the teacher of two completions, of which the first is right, is shown."""
     prompts = TeacherPrompts(
@@ -41,6 +48,7 @@ def write(template: str, columns: Mapping[str, Any] | None = None, limit: int | 
         limit=limit,
         num_generations=G,
         pass_at=1.0,
+        share=share,
     )
     asked = ({"role": "system", "content": "S"}, {"role": "user", "content": "Q"})
     samples = [

@@ -39,6 +39,8 @@ _MOST_CUTS = 8
 
 # Takes a conversation and the columns of its row; returns the rendered prompt as text, special token, text, ….
 Split = Callable[[Sequence[Mapping[str, Any]], Mapping[str, Any]], list[str]]
+# What processes share, of built-in types: ids of prompts, the policy's where nothing is shown; what is taught; the cut.
+Written = tuple[list[list[int]], list[bool], int]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class TeacherPrompts:
         limit: int | None,
         num_generations: int,
         pass_at: float,
-        share: Callable[[Callable[[], ShownPrompts]], ShownPrompts] = lambda make: make(),
+        share: Callable[[Callable[[], Written]], Written] = lambda make: make(),
     ) -> None:
         self._template = template
         self._tokenizer = tokenizer
@@ -106,11 +108,14 @@ class TeacherPrompts:
             totals: [N] totals; NaN if unscored.
             completions: Their tokens.
         """
-        return self._share(lambda: self._write(samples, scores, totals, completions))
+        prompts, taught, num_cut = self._share(lambda: self._write(samples, scores, totals, completions))
+        width = bucket_of_any(max(map(len, prompts)), max(self._limit, completions.prompt_tokens.shape[1]))
+        tokens, lengths = pad_prompts(prompts, width, self._tokenizer.pad_id())
+        return ShownPrompts(tokens, lengths, np.repeat(np.array(taught), len(samples) // len(taught)), num_cut)
 
     def _write(
         self, samples: Sequence[Sample], scores: Sequence[Score], totals: np.ndarray, completions: Completions
-    ) -> ShownPrompts:
+    ) -> Written:
         step = self._num_generations if self._template.is_of_row else 1
         solutions = find_solutions(samples, totals, self._num_generations)
         prompts: list[list[int]] = []
@@ -132,9 +137,7 @@ class TeacherPrompts:
             taught.append(ids is not None)
             own = completions.prompt_tokens[row], int(completions.prompt_lengths[row])
             prompts.append(own[0][len(own[0]) - own[1] :].tolist() if ids is None else ids)
-        width = bucket_of_any(max(map(len, prompts)), max(self._limit, completions.prompt_tokens.shape[1]))
-        tokens, lengths = pad_prompts(prompts, width, self._tokenizer.pad_id())
-        return ShownPrompts(tokens, lengths, np.repeat(np.array(taught), step), num_cut)
+        return prompts, taught, num_cut
 
     def _encode(self, sample: Sample, variables: dict[str, Any]) -> tuple[list[int] | None, bool]:
         """Return the ids of a prompt, None if there is nothing to show; and True if a part of it was cut."""
