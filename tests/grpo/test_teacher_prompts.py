@@ -9,7 +9,7 @@ import pytest
 from agent_tunix.distributed.store import check_plain
 from agent_tunix.grpo.teacher_prompts import ShownPrompts, TeacherPrompts, Written, describe_failures, find_solutions
 from agent_tunix.policy.chat.teacher_template import DEFAULT, TeacherTemplate
-from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.rewards import EpisodeSummary, Outcome, Sample, Score
 from agent_tunix.sampling.sampler import Completions
 
 G = 2
@@ -38,8 +38,14 @@ def share(make: Callable[[], Written]) -> Written:
     return written
 
 
-def write(template: str, columns: Mapping[str, Any] | None = None, limit: int | None = None) -> ShownPrompts:
-    """Return what the teacher of two completions, of which the first is right, is shown."""
+def write(
+    template: str,
+    columns: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    episode: EpisodeSummary | None = None,
+    own: str = "S|Q",
+) -> ShownPrompts:
+    """Return what the teacher of two completions, of which the first is right, is shown; `own` is the policy's."""
     prompts = TeacherPrompts(
         TeacherTemplate(template),
         Letters(),  # type: ignore[arg-type]
@@ -52,13 +58,20 @@ def write(template: str, columns: Mapping[str, Any] | None = None, limit: int | 
     )
     asked = ({"role": "system", "content": "S"}, {"role": "user", "content": "Q"})
     samples = [
-        Sample(text, "Q", (*asked, {"role": "assistant", "content": text}), columns or {}) for text in ("good", "bad")
+        Sample(text, "Q", (*asked, {"role": "assistant", "content": text}), columns or {}, episode=episode)
+        for text in ("good", "bad")
     ]
     parts = [{"tests": Score(value, detail=f"{value:g} passed")} for value in (1.0, 0.0)]
     scores = [Score(part["tests"].value, parts=part) for part in parts]
-    rows = np.array([[ord("S"), ord("|"), ord("Q")]] * G)
+    rows = np.array([[ord(letter) for letter in own]] * G)
     completions = Completions(
-        rows, np.full(G, 3), np.zeros((G, 4), int), np.full(G, 4), np.ones(G, bool), ["good", "bad"], np.zeros((G, 4))
+        rows,
+        np.full(G, len(own)),
+        np.zeros((G, 4), int),
+        np.full(G, 4),
+        np.ones(G, bool),
+        ["good", "bad"],
+        np.zeros((G, 4)),
     )
     return prompts.write(samples, scores, np.array([1.0, 0.0]), completions)
 
@@ -91,6 +104,13 @@ def test_the_longest_text_is_cut_and_counted() -> None:
 def test_a_prompt_that_cannot_be_cut_teaches_nothing() -> None:
     shown = write("{{ row.hint }}{{ response }}", {"hint": "h" * 50}, limit=40)
     assert shown.taught.tolist() == [False, False]
+
+
+@pytest.mark.parametrize(("own", "is_taught"), [("S|Q", True), ("S tools|Q", False)])
+def test_an_episode_whose_tools_nothing_else_knows_teaches_nothing(own: str, is_taught: bool) -> None:
+    shown = write("{{ prompt }} {{ hint }}", {"hint": "H"}, episode=EpisodeSummary("finished", 1, 2), own=own)
+    assert shown.taught.tolist() == [is_taught] * G
+    assert texts(shown) == ["S|Q H" if is_taught else own]
 
 
 def test_a_row_on_which_the_template_fails_teaches_nothing() -> None:

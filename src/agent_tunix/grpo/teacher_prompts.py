@@ -128,15 +128,18 @@ class TeacherPrompts:
                 "solution": solutions[row],
                 "extras": {name: dict(part.extras) for name, part in score.parts.items()},
             }
+            padded, length = completions.prompt_tokens[row], int(completions.prompt_lengths[row])
+            own = padded[len(padded) - length :].tolist()
             try:
                 ids, is_cut = self._encode(sample, variables)
+                if ids is not None and self._lacks_tools(sample, own):
+                    ids, is_cut = None, False
             except (ConfigError, ModelError, RowError) as error:
                 ids, is_cut = None, False
                 self._tell(str(error))
             num_cut += is_cut
             taught.append(ids is not None)
-            own = completions.prompt_tokens[row], int(completions.prompt_lengths[row])
-            prompts.append(own[0][len(own[0]) - own[1] :].tolist() if ids is None else ids)
+            prompts.append(own if ids is None else ids)
         return prompts, taught, num_cut
 
     def _encode(self, sample: Sample, variables: dict[str, Any]) -> tuple[list[int] | None, bool]:
@@ -169,6 +172,15 @@ class TeacherPrompts:
             (columns if name == "worked_solution" else variables)[name] = texts[name]
         self._tell(f"a prompt of the teacher has more than {self._limit} tokens, which the model's context leaves")
         return None, False
+
+    def _lacks_tools(self, sample: Sample, own: list[int]) -> bool:
+        """Return True if the prompt of an episode would lack its tools, because only the episode knows them."""
+        if sample.episode is None or sample.fault:
+            return False
+        lacks = self._tokenizer.encode_prompts([self._split(sample.prompt_messages, sample.columns)])[0] != own
+        if lacks:
+            self._tell("its environment has tools that are known only when an episode begins")
+        return lacks
 
     def _tell(self, problem: str) -> None:
         if problem not in self._told:
