@@ -122,6 +122,7 @@ def test_the_default_template_shows_nothing_where_nothing_is_known() -> None:
     assert shown.taught.tolist() == [False, True]
     assert "good" in texts(shown)[1]
     assert "0 passed" in texts(shown)[1]
+    assert "The correct answer is 0." in texts(write(DEFAULT, {"answer": 0}))[0]
 
 
 @pytest.mark.parametrize(
