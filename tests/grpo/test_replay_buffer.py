@@ -160,6 +160,17 @@ def test_a_prompt_that_was_solved_or_lives_again_is_not_replayed(now: list[float
     assert bool(replayed) == is_used
 
 
+def test_rows_with_one_prompt_are_problems_of_their_own() -> None:
+    buffer, first = buffer_of(), scored(1, [1, 1], [HARD, HARDER])
+    for row in range(G, 2 * G):
+        first.samples[row].columns["answer"] = "another"  # type: ignore[index]
+    take(buffer, 1, first)
+    assert len(buffer.groups) == 2
+    _, replayed = take(buffer, 2, scored(2, [1, 2], [SOLVED, WRONG]))
+    assert replayed
+    assert [dict(group.scored.samples[0].columns) for group in buffer.groups] == [{"answer": "another"}]
+
+
 def test_groups_leave_by_age_and_by_use() -> None:
     buffer = buffer_of(max_age=2)
     take(buffer, 1, scored(1, [1], [HARD]))

@@ -1,14 +1,15 @@
 """What a teacher is shown: solutions of the group, feedback, and texts cut to the context."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agent_tunix.grpo.teacher_prompts import ShownPrompts, TeacherPrompts, describe_failures, find_solutions
+from agent_tunix.distributed.store import check_plain
+from agent_tunix.grpo.teacher_prompts import ShownPrompts, TeacherPrompts, Written, describe_failures, find_solutions
 from agent_tunix.policy.chat.teacher_template import DEFAULT, TeacherTemplate
-from agent_tunix.rewards import Outcome, Sample, Score
+from agent_tunix.rewards import EpisodeSummary, Outcome, Sample, Score
 from agent_tunix.sampling.sampler import Completions
 
 G = 2
@@ -31,8 +32,20 @@ def split(messages: Sequence[Mapping[str, Any]], columns: Mapping[str, Any]) -> 
     return ["|".join(message["content"] for message in messages)]
 
 
-def write(template: str, columns: Mapping[str, Any] | None = None, limit: int | None = None) -> ShownPrompts:
-    """Return what the teacher of two completions, of which the first is right, is shown."""
+def share(make: Callable[[], Written]) -> Written:
+    """Refuse, as a run of several processes does, what its other processes could not read."""
+    check_plain(written := make())
+    return written
+
+
+def write(
+    template: str,
+    columns: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    episode: EpisodeSummary | None = None,
+    own: str = "S|Q",
+) -> ShownPrompts:
+    """Return what the teacher of two completions, of which the first is right, is shown; `own` is the policy's."""
     prompts = TeacherPrompts(
         TeacherTemplate(template),
         Letters(),  # type: ignore[arg-type]
@@ -41,16 +54,24 @@ def write(template: str, columns: Mapping[str, Any] | None = None, limit: int | 
         limit=limit,
         num_generations=G,
         pass_at=1.0,
+        share=share,
     )
     asked = ({"role": "system", "content": "S"}, {"role": "user", "content": "Q"})
     samples = [
-        Sample(text, "Q", (*asked, {"role": "assistant", "content": text}), columns or {}) for text in ("good", "bad")
+        Sample(text, "Q", (*asked, {"role": "assistant", "content": text}), columns or {}, episode=episode)
+        for text in ("good", "bad")
     ]
     parts = [{"tests": Score(value, detail=f"{value:g} passed")} for value in (1.0, 0.0)]
     scores = [Score(part["tests"].value, parts=part) for part in parts]
-    rows = np.array([[ord("S"), ord("|"), ord("Q")]] * G)
+    rows = np.array([[ord(letter) for letter in own]] * G)
     completions = Completions(
-        rows, np.full(G, 3), np.zeros((G, 4), int), np.full(G, 4), np.ones(G, bool), ["good", "bad"], np.zeros((G, 4))
+        rows,
+        np.full(G, len(own)),
+        np.zeros((G, 4), int),
+        np.full(G, 4),
+        np.ones(G, bool),
+        ["good", "bad"],
+        np.zeros((G, 4)),
     )
     return prompts.write(samples, scores, np.array([1.0, 0.0]), completions)
 
@@ -85,6 +106,13 @@ def test_a_prompt_that_cannot_be_cut_teaches_nothing() -> None:
     assert shown.taught.tolist() == [False, False]
 
 
+@pytest.mark.parametrize(("own", "is_taught"), [("S|Q", True), ("S tools|Q", False)])
+def test_an_episode_whose_tools_nothing_else_knows_teaches_nothing(own: str, is_taught: bool) -> None:
+    shown = write("{{ prompt }} {{ hint }}", {"hint": "H"}, episode=EpisodeSummary("finished", 1, 2), own=own)
+    assert shown.taught.tolist() == [is_taught] * G
+    assert texts(shown) == ["S|Q H" if is_taught else own]
+
+
 def test_a_row_on_which_the_template_fails_teaches_nothing() -> None:
     assert not write("{{ prompt }} {{ hint }}").taught.any()
 
@@ -94,6 +122,7 @@ def test_the_default_template_shows_nothing_where_nothing_is_known() -> None:
     assert shown.taught.tolist() == [False, True]
     assert "good" in texts(shown)[1]
     assert "0 passed" in texts(shown)[1]
+    assert "The correct answer is 0." in texts(write(DEFAULT, {"answer": 0}))[0]
 
 
 @pytest.mark.parametrize(

@@ -320,7 +320,7 @@ def _correction_problems(grpo: GrpoConfig, is_ahead: bool) -> Iterator[str]:
         yield (
             f"grpo.sampler_correction_cap={grpo.sampler_correction_cap:g} requires a correction, but "
             f"grpo.sampler_correction={grpo.sampler_correction} applies none to this run; remove it, or set "
-            "grpo.sampler_correction=token"
+            f"grpo.sampler_correction={'icepop' if is_off_policy else 'token'}"
         )
     if grpo.sampler_correction not in ("auto", "none") and not masks and is_off_policy:
         yield (

@@ -3,8 +3,9 @@
 A living group (`dynamic_sampling.py`) is hard if the mean of its values is at most the middle of the lowest and the
 highest: with rewards of 0 and 1, if at most half of its completions are right. The hardest are kept, by their mean. In
 a later step, kept groups take places whose group is dead, in an order that is drawn from the seed and the step. A kept
-group is no longer used when it is older than `grpo.replay_max_age` steps, was replayed twice, or its prompt is sampled
-again with a living group, or with completions that are all as good as its best.
+group is no longer used when it is older than `grpo.replay_max_age` steps, was replayed twice, or its problem is sampled
+again with a living group, or with completions that are all as good as its best. A problem is a prompt and the columns
+of its row, because all episodes of a game may begin with one prompt.
 
 The idea is that of RePO (https://arxiv.org/abs/2506.09340), ExGRPO (https://arxiv.org/abs/2510.02245), retrospective
 replay (RRL, https://arxiv.org/abs/2504.14363) and of TRL's `GRPOWithReplayBufferTrainer`. Departures:
@@ -20,6 +21,7 @@ replay (RRL, https://arxiv.org/abs/2504.14363) and of TRL's `GRPOWithReplayBuffe
   component that is itself a mixture stay), and advantages follow from it as those of other groups.
 """
 
+import functools
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -61,11 +63,12 @@ class KeptGroup:
         """The step that sampled it."""
         return self.scored.samples[0].step
 
-    @property
-    def prompt(self) -> bytes:
-        """The tokens of the prompt."""
+    @functools.cached_property
+    def problem(self) -> tuple[bytes, str]:
+        """The tokens of the prompt, and the columns of its row."""
         completions = self.scored.completions
-        return np.asarray(completions.prompt_tokens[0, -completions.prompt_lengths[0] :], np.int32).tobytes()
+        prompt = np.asarray(completions.prompt_tokens[0, -completions.prompt_lengths[0] :], np.int32)
+        return prompt.tobytes(), encode(dict(self.scored.samples[0].columns))
 
     @property
     def is_hard(self) -> bool:
@@ -114,12 +117,12 @@ class ReplayBuffer:
             The batch; the rows of it that are replayed; and the groups that are kept after the step.
         """
         G = self._num_generations
-        sampled = [group for scored in rounds for group in _split(scored, G)]
+        sampled = [KeptGroup(group) for scored in rounds for group in _split(scored, G)]
         usable = [kept for kept in self._young(step) if not any(_replaces(group, kept) for group in sampled)]
         dead = np.flatnonzero(dead_groups(trained, G)).tolist()
         order = np.random.default_rng([self._seed, step]).permutation(len(usable))[: len(dead)].tolist()
         places = dict(zip(dead, order, strict=False))
-        fresh = [KeptGroup(_tidy(group)) for group in sampled if not dead_groups(group, G)[0]]
+        fresh = [KeptGroup(_tidy(group.scored)) for group in sampled if not dead_groups(group.scored, G)[0]]
         kept = [replace(group, uses=group.uses + (number in order)) for number, group in enumerate(usable)]
         after = self._hardest([*kept, *(group for group in fresh if group.is_hard)], step + 1)
         if not places:
@@ -169,25 +172,26 @@ class ReplayBuffer:
         return [kept for kept in self.groups if step - kept.step <= self._max_age]
 
     def _hardest(self, groups: Sequence[KeptGroup], next_step: int) -> tuple[KeptGroup, ...]:
-        """Return the groups to keep: the hardest of those that the next step may use, one of each prompt."""
+        """Return the groups to keep: the hardest of those that the next step may use, one of each problem."""
         usable = [group for group in groups if next_step - group.step <= self._max_age and group.uses < MAX_USES]
-        of_prompts: dict[bytes, KeptGroup] = {}
+        of_problems: dict[tuple[bytes, str], KeptGroup] = {}
         for group in sorted(usable, key=lambda group: group.difficulty):
-            of_prompts.setdefault(group.prompt, group)
-        return tuple(of_prompts.values())[: self._limit]
+            of_problems.setdefault(group.problem, group)
+        return tuple(of_problems.values())[: self._limit]
 
 
 def _split(scored: Scored, G: int) -> list[Scored]:
     return [select_groups([scored], [(0, group)], G) for group in range(len(scored.scores) // G)]
 
 
-def _replaces(group: Scored, kept: KeptGroup) -> bool:
-    """Return True if a group that was sampled now is of the same prompt and has an advantage, or is solved."""
-    if KeptGroup(group).prompt != kept.prompt:
+def _replaces(group: KeptGroup, kept: KeptGroup) -> bool:
+    """Return True if a group that was sampled now is of the same problem and has an advantage, or is solved."""
+    if group.problem != kept.problem:
         return False
-    lowest = np.fmin.reduce(group.judged)  # NaN if none is judged
+    now = group.scored
+    lowest = np.fmin.reduce(now.judged)  # NaN if none is judged
     return bool(
-        not dead_groups(group, len(group.scores))[0] or lowest >= lowest_reaching(float(np.nanmax(kept.scored.judged)))
+        not dead_groups(now, len(now.scores))[0] or lowest >= lowest_reaching(float(np.nanmax(kept.scored.judged)))
     )
 
 

@@ -39,6 +39,8 @@ _MOST_CUTS = 8
 
 # Takes a conversation and the columns of its row; returns the rendered prompt as text, special token, text, ….
 Split = Callable[[Sequence[Mapping[str, Any]], Mapping[str, Any]], list[str]]
+# What processes share, of built-in types: ids of prompts, the policy's where nothing is shown; what is taught; the cut.
+Written = tuple[list[list[int]], list[bool], int]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class TeacherPrompts:
         limit: int | None,
         num_generations: int,
         pass_at: float,
-        share: Callable[[Callable[[], ShownPrompts]], ShownPrompts] = lambda make: make(),
+        share: Callable[[Callable[[], Written]], Written] = lambda make: make(),
     ) -> None:
         self._template = template
         self._tokenizer = tokenizer
@@ -106,11 +108,14 @@ class TeacherPrompts:
             totals: [N] totals; NaN if unscored.
             completions: Their tokens.
         """
-        return self._share(lambda: self._write(samples, scores, totals, completions))
+        prompts, taught, num_cut = self._share(lambda: self._write(samples, scores, totals, completions))
+        width = bucket_of_any(max(map(len, prompts)), max(self._limit, completions.prompt_tokens.shape[1]))
+        tokens, lengths = pad_prompts(prompts, width, self._tokenizer.pad_id())
+        return ShownPrompts(tokens, lengths, np.repeat(np.array(taught), len(samples) // len(taught)), num_cut)
 
     def _write(
         self, samples: Sequence[Sample], scores: Sequence[Score], totals: np.ndarray, completions: Completions
-    ) -> ShownPrompts:
+    ) -> Written:
         step = self._num_generations if self._template.is_of_row else 1
         solutions = find_solutions(samples, totals, self._num_generations)
         prompts: list[list[int]] = []
@@ -123,18 +128,19 @@ class TeacherPrompts:
                 "solution": solutions[row],
                 "extras": {name: dict(part.extras) for name, part in score.parts.items()},
             }
+            padded, length = completions.prompt_tokens[row], int(completions.prompt_lengths[row])
+            own = padded[len(padded) - length :].tolist()
             try:
                 ids, is_cut = self._encode(sample, variables)
+                if ids is not None and self._lacks_tools(sample, own):
+                    ids, is_cut = None, False
             except (ConfigError, ModelError, RowError) as error:
                 ids, is_cut = None, False
                 self._tell(str(error))
             num_cut += is_cut
             taught.append(ids is not None)
-            own = completions.prompt_tokens[row], int(completions.prompt_lengths[row])
-            prompts.append(own[0][len(own[0]) - own[1] :].tolist() if ids is None else ids)
-        width = bucket_of_any(max(map(len, prompts)), max(self._limit, completions.prompt_tokens.shape[1]))
-        tokens, lengths = pad_prompts(prompts, width, self._tokenizer.pad_id())
-        return ShownPrompts(tokens, lengths, np.repeat(np.array(taught), step), num_cut)
+            prompts.append(own if ids is None else ids)
+        return prompts, taught, num_cut
 
     def _encode(self, sample: Sample, variables: dict[str, Any]) -> tuple[list[int] | None, bool]:
         """Return the ids of a prompt, None if there is nothing to show; and True if a part of it was cut."""
@@ -166,6 +172,15 @@ class TeacherPrompts:
             (columns if name == "worked_solution" else variables)[name] = texts[name]
         self._tell(f"a prompt of the teacher has more than {self._limit} tokens, which the model's context leaves")
         return None, False
+
+    def _lacks_tools(self, sample: Sample, own: list[int]) -> bool:
+        """Return True if the prompt of an episode would lack its tools, because only the episode knows them."""
+        if sample.episode is None or sample.fault:
+            return False
+        lacks = self._tokenizer.encode_prompts([self._split(sample.prompt_messages, sample.columns)])[0] != own
+        if lacks:
+            self._tell("its environment has tools that are known only when an episode begins")
+        return lacks
 
     def _tell(self, problem: str) -> None:
         if problem not in self._told:

@@ -29,6 +29,12 @@ def test_the_analysis_keeps_the_best_and_the_worst() -> None:
     assert [example["step"] for example in ties["top"]] == [1, 2]
 
 
+def test_a_replayed_completion_has_the_step_that_trained_it() -> None:
+    analysis, sample = RewardAnalysis(), Sample("r", prompt="p", columns={"a": 1.0}, step=2, rollout_id="4_0_0")
+    analysis.add([sample], mixture_of("a").score([sample]), 4)
+    assert analysis.report()["top"][0]["step"] == 4
+
+
 def test_the_analysis_shows_failures_with_their_reason() -> None:
     report = analysis_of([1.0, math.nan, None, math.nan, math.nan], num_examples=2)
     assert all(len(failures) <= 2 for failures in report["failures"].values())

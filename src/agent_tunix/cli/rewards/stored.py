@@ -50,8 +50,8 @@ def replay(
     and advantages of given completions can be changed. Without changes the run's own reward scores again, and every
     total and advantage should equal the stored one to the last bit.
 
-    Exit status: 0 every total and advantage is the stored one; 1 some differ; 2 the command, the run or the reward
-    cannot be used.
+    Exit status: 0 every total and advantage is the stored one, or with --twice the first scoring's; 1 some differ; 2
+    the command, the run or the reward cannot be used.
     """
     from agent_tunix.cli.rewards.options import read_spec
     from agent_tunix.runs import stored_rewards

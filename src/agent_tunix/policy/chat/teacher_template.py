@@ -14,15 +14,15 @@ KEY = "grpo.teacher_prompt"
 OF_COMPLETION = frozenset({"response", "feedback", "solution", "extras"})
 # Variables that are empty, rather than undefined, where nothing is known.
 _OF_ROW = ("answer", "worked_solution")
-# `grpo.teacher=self` without a template.
+# `grpo.teacher=self` without a template. The number 0 is an answer.
 DEFAULT = """\
-{% if worked_solution or solution or answer or feedback %}
+{% if worked_solution or solution or answer or answer is number or feedback %}
 {{ prompt }}
 {% if worked_solution or solution %}
 
 This is a correct solution:
 {{ worked_solution or solution }}
-{% elif answer %}
+{% elif answer or answer is number %}
 
 The correct answer is {{ answer }}.
 {% endif %}

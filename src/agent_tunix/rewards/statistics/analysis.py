@@ -4,7 +4,7 @@ import heapq
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,9 +48,10 @@ class RewardAnalysis:
     _outcomes: Counter[str] = field(default_factory=Counter)
     _failures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def add(self, samples: Iterable[Sample], scores: Iterable[Score]) -> None:
-        """Add the completions and scores of a step."""
+    def add(self, samples: Iterable[Sample], scores: Iterable[Score], step: int | None = None) -> None:
+        """Add the completions and scores of a step, whose number is by default that of each sample."""
         for sample, score in zip(samples, scores, strict=True):
+            sample = sample if step is None or sample.step == step else replace(sample, step=step)
             self._outcomes[score.outcome] += 1
             for name, value in score.components.items():
                 if value is not None:

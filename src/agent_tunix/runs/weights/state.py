@@ -87,7 +87,7 @@ def make_metadata(
 ) -> dict[str, Any]:
     """Return the metadata of a checkpoint about its run, which `changed_since` reads.
 
-    The session adds the fingerprint of the training rows, the initial weights and the reward's state.
+    The session adds the fingerprint of the training rows, the initial weights and the pass rates of rows and sets.
 
     Args:
         config: The run's.

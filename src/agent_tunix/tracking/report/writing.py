@@ -105,7 +105,7 @@ def write_analysis(run: StoredRun, directory: Path) -> Path:
     steps = completions = 0
     rollouts = RolloutReader(run.rollouts.directory, skips_damaged=True)
     for stored in rollouts.iterate():
-        analysis.add(stored.samples, stored.scores)
+        analysis.add(stored.samples, stored.scores, stored.step)
         steps += 1
         completions += len(stored.samples)
     covers: dict[str, Any] = {"steps": steps, "completions": completions, "share_stored": run.config.rollouts.share}
