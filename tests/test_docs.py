@@ -28,6 +28,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,7 +54,7 @@ SLOW_BEYOND_README = [
     for page in PAGES
 ]
 REASONS_NOT_TO_RUN = {"network", "cluster", "tpu", "install", "proof", "server"}
-LANGUAGES = {"python", "bash", "console", "yaml", "json", "text"}
+LANGUAGES = {"python", "bash", "console", "yaml", "json", "text", "toml"}
 TRAINING_COMMANDS = (
     ["python", "run_training.py"],
     ["agent-tunix", "train"],
@@ -151,6 +152,8 @@ def test_blocks_are_well_formed(page: Path) -> None:
                 yaml.safe_load(block.code)
             case "json":
                 json.loads(block.code)
+            case "toml":
+                tomllib.loads(block.code)
             case "bash" | "console":
                 script = "\n".join(shell_commands(block))
                 assert subprocess.run(["bash", "-n", "-c", script]).returncode == 0, place

@@ -191,6 +191,11 @@ def test_settings_of_an_algorithm_that_contradict_each_other(settings: dict[str,
     assert remedy in message
 
 
+def test_a_limit_of_a_harness_requires_one() -> None:
+    assert "or remove the limit" in refusal_of(config_with(evaluation__harness_limit=5))
+    check(config_with(evaluation__harness_limit=5, evaluation__harness="lm_eval:gsm8k"))
+
+
 @pytest.mark.parametrize("settings", [{"grpo__dynamic_sampling_rounds": 2}, {"data__sampling": "pass_rate"}])
 def test_nothing_is_sampled_ahead_that_depends_on_results(settings: dict[str, Any]) -> None:
     message = refusal_of(config_with(**settings, engine__max_staleness=1))

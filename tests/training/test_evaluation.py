@@ -222,6 +222,17 @@ def test_problems_of_ones_own_are_measured_whole(of_a_run: bool, source: str, tm
     assert counts["old.jsonl"] < 10 if of_a_run else counts["old.jsonl"] == 10
 
 
+def test_a_run_that_other_programs_alone_evaluated_is_asked_for_a_number_of_problems(tmp_path: Path) -> None:
+    config = Config()
+    config.evaluation.num_samples, config.evaluation.harness = 0, "lm_eval:gsm8k"
+    config.stopping.metric = "eval/lm_eval/gsm8k/acc"
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    (tmp_path / "metrics.jsonl").touch()
+    with raises(ConfigError, "invalid_request", "set num_samples=N"):
+        read_request(EvaluateConfig(checkpoint_dir=str(tmp_path)))
+    read_request(EvaluateConfig(checkpoint_dir=str(tmp_path), num_samples=4))
+
+
 @pytest.mark.parametrize("path", ["problems.jsonl", "."])
 def test_an_evaluation_does_not_write_over_its_problems(path: str, tmp_path: Path) -> None:
     name = "problems" if path != "." else "test"

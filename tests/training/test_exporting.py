@@ -36,17 +36,20 @@ pytestmark = pytest.mark.slow
 TEMPLATE = "{% for m in messages %}[{{ m.content }}]{% endfor %}"
 
 
+def with_plots(run: Path, to: Path) -> FoundRun:
+    """A copy of a run, and the pictures that a run leaves, which an export would draw."""
+    write_report(StoredRun(copy_run(run, to)), to)
+    return find_run(to)
+
+
 @pytest.fixture(scope="module")
 def whole(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> FoundRun:
-    """A copy of a run, with the pictures of its report."""
-    root = copy_run(finished, tmp_path_factory.mktemp("whole") / "run")
-    write_report(StoredRun(root), root)
-    return find_run(root)
+    return with_plots(finished, tmp_path_factory.mktemp("whole") / "run")
 
 
 @pytest.fixture(scope="module")
-def adapter_run(adapted: Path) -> FoundRun:
-    return find_run(adapted)
+def adapter_run(adapted: Path, tmp_path_factory: pytest.TempPathFactory) -> FoundRun:
+    return with_plots(adapted, tmp_path_factory.mktemp("adapter") / "run")
 
 
 @pytest.fixture(scope="module")
@@ -151,15 +154,15 @@ def test_an_adapter_on_the_head_stands_beside_the_decoder(tmp_path: Path, tied: 
     assert len(described["target_modules"]) == len(names)
 
 
-def test_everything_a_user_needs_lies_in_the_directory(whole: FoundRun, tmp_path: Path) -> None:
-    export_run(whole, tmp_path / "out")
+def test_everything_a_user_needs_lies_in_the_directory(finished: Path, tmp_path: Path) -> None:
+    export_run(find_run(finished), tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {path.name for path in EMBEDDED_MODEL.iterdir() if path.name != "__init__.py"} <= names | {"README.md"}
     card = (tmp_path / "out" / "README.md").read_text()
     assert "library_name: transformers" in card
     assert "| accuracy |" in card
     assert r"word\_problems" in card
-    environment = json.loads((whole.root / "environment.json").read_text())
+    environment = json.loads((finished / "environment.json").read_text())
     assert environment["reward_fingerprint"]["hash"] in card
     for picture in (tmp_path / "out" / "plots").iterdir():
         assert f"(plots/{picture.name})" in card

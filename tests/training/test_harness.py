@@ -95,6 +95,14 @@ def test_equal_policies_have_equal_figures_also_where_a_harness_gives_no_seed(ev
     assert first[f"{PREFIX}toy/sampled/strict"]
 
 
+def test_a_run_without_memory_for_requests_is_told_how_to_evaluate(
+    evaluator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_tunix.planning.open_mesh.available_memory", lambda _: 10**6)
+    with raises(ConfigError, "not_enough_memory", "evaluation.harness: a context", "agent-tunix evaluate"):
+        evaluator("lm_eval:toy")
+
+
 def test_two_tasks_with_one_metric_are_refused(evaluator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harnesses, "read_figures", lambda *_: {"rows/accuracy": 0.5})
     with raises(ConfigError, "harness_failed", "same metric, eval/lm_eval/rows/accuracy"):

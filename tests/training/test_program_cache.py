@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -83,10 +84,34 @@ def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch, caplog: 
 
 def test_the_least_recently_used_programs_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = cache_directory(str(tmp_path))
-    paths = [write(directory, f"p{number}", bytes(1011), 100 - number) for number in range(10)]
+    paths = [write(directory, f"p{number}", zlib.compress(os.urandom(1000)), 100 - number) for number in range(10)]
     monkeypatch.setattr(program_cache, "MAX_BYTES", 5000)
     prepare_cache(str(tmp_path))
     assert [path.exists() for path in paths] == [False] * 7 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("content", "stays"),
+    [
+        (b"", False),
+        (zlib.compress(b"a program" * 99)[:-7], False),
+        (b"\x78\x9cnonsense", False),
+        (b"\x28\xb5\x2f\xfd packed in another way", True),
+    ],
+)
+def test_part_of_a_program_is_removed(content: bytes, stays: bool, tmp_path: Path) -> None:
+    path = write(cache_directory(str(tmp_path)), "half", content)
+    prepare_cache(str(tmp_path))
+    assert path.exists() is stays
+
+
+def test_a_whole_program_stays_and_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(cache_directory(str(tmp_path)), "whole", zlib.compress(b"a program"), age_s=10)
+    prepare_cache(str(tmp_path))
+    monkeypatch.setattr(program_cache, "_is_whole", lambda program: False)
+    monkeypatch.delenv(DIRECTORY)
+    prepare_cache(str(tmp_path))
+    assert path.exists()
 
 
 def test_a_directory_of_the_environment_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

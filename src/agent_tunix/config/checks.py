@@ -23,7 +23,7 @@ from agent_tunix.config.limits import value_problems
 from agent_tunix.config.mesh_shape import read_mesh_shape
 from agent_tunix.config.optimizers import optimizer_problems
 from agent_tunix.config.preferences import preference_problems
-from agent_tunix.config.schema import Config, DistributedConfig, GrpoConfig
+from agent_tunix.config.schema import Config, DistributedConfig, EvaluationConfig, GrpoConfig
 from agent_tunix.errors import ConfigError
 
 # Optional clips that a loss ignores.
@@ -73,6 +73,7 @@ def _problems(config: Config) -> Iterator[str]:
             "none; set environment.name or environment.tools, or grpo.observation_nll=0"
         )
     yield from _data_problems(config)
+    yield from _harness_problems(config.evaluation)
     yield from _stopping_problems(config)
     yield from _process_problems(config.distributed)
     yield from optimizer_problems(config.optimizer, config.scheduler)
@@ -140,6 +141,14 @@ def _data_problems(config: Config) -> Iterator[str]:
         yield from value_problems(of_mixture.config.data, prefix, own)
         if own.keys() & {"curriculum", "tasks"}:
             yield from data_problems(of_mixture.config.data, prefix, streaming=data.streaming)
+
+
+def _harness_problems(evaluation: EvaluationConfig) -> Iterator[str]:
+    if evaluation.harness_limit is not None and not evaluation.harness:
+        yield (
+            f"evaluation.harness_limit={evaluation.harness_limit} requires evaluation.harness, but there is none; set "
+            "it, for example to lm_eval:gsm8k, or remove the limit"
+        )
 
 
 def _stopping_problems(config: Config) -> Iterator[str]:

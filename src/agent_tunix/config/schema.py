@@ -875,7 +875,7 @@ INFERENCE_CONFIGS = {"greedy": (1e-4, 1, 1.0), "standard": (0.7, 50, 0.95), "lib
 class EvaluationConfig:
     """Accuracy and reward on held-out problems."""
 
-    num_samples: Natural = key(500, "Most problems per evaluation; 0: the run does not evaluate.")
+    num_samples: Natural = key(500, "Most problems per evaluation; 0: none, and no evaluation without `harness`.")
     batch_size: Count = key(128, "Problems generated at once.")
     inference_config: Annotated[str, OneOf("greedy", "standard", "liberal", "training")] = key(
         "greedy",

@@ -65,7 +65,11 @@ class HarnessEvaluator:
         self._tasks = harness_tasks(config.evaluation)
         self._names: set[str] = set()
         self._context = min(read_context_length(model) or USUAL_CONTEXT, USUAL_CONTEXT)
-        num_places = fitting_places(config, model, sampler.mesh, self._context, trains=trains)
+        try:
+            num_places = fitting_places(config, model, sampler.mesh, self._context, trains=trains)
+        except ConfigError as error:
+            advice = "; or set evaluation.harness=null, and evaluate checkpoints by `agent-tunix evaluate`" * trains
+            raise ConfigError(f"evaluation.harness: {error}{advice}", code=error.code) from None
         self._num_places = min(num_places, _MOST_PLACES)
 
     def remember(self, names: Iterable[str | None]) -> None:

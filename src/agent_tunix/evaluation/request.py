@@ -240,14 +240,15 @@ def _with_evaluation(config: Config, asked: EvaluateConfig) -> Config:
         harness=asked.harness,
         harness_limit=asked.harness_limit,
     )
+    if evaluation.num_samples == 0:  # before other checks, which read the run's early stopping
+        raise ConfigError(
+            "num_samples must be at least 1, but the run did not evaluate its problems; set num_samples=N",
+            code="invalid_request",
+        )
     config = dataclasses.replace(config, evaluation=evaluation)
     check(config)
     for task in harness_tasks(evaluation):
         task.find_program()
-    if evaluation.num_samples == 0:
-        raise ConfigError(
-            "num_samples must be at least 1, but the run did not evaluate; set num_samples=N", code="invalid_request"
-        )
     return config
 
 

@@ -7,6 +7,8 @@ JAX lacks:
   instruction, and different machines may share a home directory.
 - JAX's own size limit (`jax_compilation_cache_max_size`) stops caching when one of its bookkeeping files is missing,
   for example after a kill. This module therefore removes the least recently used programs when a run starts.
+- A killed process or a full disk leaves part of a program. JAX warns of it at every start and never replaces it. New
+  files are checked once, and incomplete ones are removed.
 - A directory that cannot be written is still read, and a missing home directory is not an error.
 
 Several runs may use one directory at once. A program that another run has removed is compiled again.
@@ -20,6 +22,7 @@ import os
 import platform
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 
 _LOGGER = logging.getLogger("agent_tunix.run")
@@ -35,6 +38,8 @@ _KEEP_NONE = "1e9"
 _SUFFIX = "-cache"
 _BUCKET = "gs://"
 _VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+# The modification time of this file is the time of the last check.
+_CHECKED = ".checked"
 
 
 def prepare_cache(setting: str) -> None:
@@ -57,7 +62,8 @@ def prepare_cache(setting: str) -> None:
         return
     problem = _why_not_written(directory)
     if problem is None:
-        _remove_least_used(directory)
+        _remove_least_used(directory)  # first, because the check below reads files, which changes their access times
+        _remove_damaged(directory)
     elif not directory.is_dir():
         _LOGGER.warning(
             "compiled programs are not cached: %s; choose another directory with distributed.compilation_cache=DIR, "
@@ -109,6 +115,29 @@ def _why_not_written(directory: Path) -> str | None:
     if free < _MIN_FREE_BYTES:
         return f"the disk of {directory} must have {_MIN_FREE_BYTES >> 20} MB free, but has {free >> 20} MB"
     return None
+
+
+def _remove_damaged(directory: Path) -> None:
+    """Remove incomplete programs among the files that are newer than the last check."""
+    marker = directory / _CHECKED
+    with contextlib.suppress(OSError):
+        since = marker.stat().st_mtime_ns if marker.exists() else 0
+        marker.touch()
+        for path in directory.glob(f"*{_SUFFIX}"):
+            if path.stat().st_mtime_ns >= since and not _is_whole(path.read_bytes()):
+                path.unlink(missing_ok=True)
+
+
+def _is_whole(program: bytes) -> bool:
+    """Return True if a file of JAX's is complete; always True for other compressions than zlib."""
+    if program and program[0] != 0x78:
+        return True
+    unpacking = zlib.decompressobj()
+    try:
+        unpacking.decompress(program)
+    except zlib.error:
+        return False
+    return unpacking.eof
 
 
 def _remove_least_used(directory: Path) -> None:

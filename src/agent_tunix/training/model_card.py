@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from agent_tunix.config.schema import Config
 from agent_tunix.errors import RunDirectoryError
 from agent_tunix.policy.files.teacher import SELF
 from agent_tunix.tracking import compare_ends
+from agent_tunix.tracking.report import write_report
 from agent_tunix.tracking.report.charts import SECTIONS
 from agent_tunix.tracking.stored_run import StoredRun
 from agent_tunix.tracking.summary import explain_unknown, unknown_figures
@@ -216,10 +218,15 @@ def _versions(run: StoredRun) -> str:
 
 
 def _copy_plots(run: StoredRun, directory: Path) -> list[str]:
-    """Copy the plots of the run's report, if it has one, and return their names."""
-    plots = sorted((run.root / "plots").glob("*.png"))
-    if plots:
-        directory.mkdir()
-    for path in plots:
-        shutil.copyfile(path, directory / path.name)
-    return [path.name for path in plots]
+    """Copy the run's plots and return their names. A run without plots has them drawn."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = run.root / "plots"
+        if not source.is_dir():
+            write_report(run, Path(scratch))
+            source = Path(scratch) / "plots"
+        plots = sorted(source.glob("*.png"))
+        if plots:
+            directory.mkdir()
+        for path in plots:
+            shutil.copyfile(path, directory / path.name)
+        return [path.name for path in plots]

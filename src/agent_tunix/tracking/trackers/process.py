@@ -1,4 +1,4 @@
-"""A process for each tracker that may use the network.
+"""A process for each tracker whose client would otherwise work in that of the run.
 
 The clients of trackers replace output streams, signal handlers and functions of other libraries, log the code of the
 program that imports them, and may wait for their service for ever, also in hooks at its exit. In a process of its own,
