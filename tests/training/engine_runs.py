@@ -26,7 +26,7 @@ class LocalEngines:
     def start(self, config: Any, model: Path) -> None:
         """Do nothing."""
 
-    def connect(self, policy: Any, tokenizer: Any, model: Path, prompt: Any, num_updates: Callable[[], int]) -> None:
+    def connect(self, policy: Any, model: Path, prompt: Any, num_updates: Callable[[], int]) -> None:
         """Remember who counts the updates."""
         self._num_updates = num_updates
 

@@ -96,6 +96,9 @@ class Rollout(Model):
     object: Literal["rollout"]
     id: Annotated[str, Field(description="`<step>_<prompt>_<generation>`")]
     step: Step
+    sampled_step: Annotated[
+        int | None, Field(description="Earlier step that sampled it, if it was replayed; null otherwise.")
+    ]
     group: Annotated[int, Field(description="Number of the prompt within its step.")]
     prompt: str
     response: str
