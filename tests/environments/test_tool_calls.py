@@ -265,6 +265,8 @@ def test_long_broken_turns_are_read_in_linear_time() -> None:
         "<tool_call><function=add>" * 50_000,
         "```tool_code\n" * 50_000,
         "{" * 200_000,
+        "</think>" * 50_000,
+        '<tool_call>{"</think>' * 50_000,
     ):
         for kind in ToolCallFormat:
             assert len(parse_turn(text, kind, [ADD]).calls) <= MOST_CALLS + 1
@@ -290,10 +292,24 @@ def test_what_is_rendered_is_read_again(kind: ToolCallFormat, arguments: list[di
 
 
 @pytest.mark.parametrize("kind", ToolCallFormat)
-def test_a_call_in_a_thought_that_began_in_the_prompt_does_not_count(kind: ToolCallFormat) -> None:
-    draft, call = (render_calls([ToolCall("add", {"a": number})], kind) for number in (1, 2))
+@pytest.mark.parametrize("before", ["", "<think>I add.</think>", "I add.</think>", "<think>a</think><think>b</think>"])
+@pytest.mark.parametrize("note", ["</think>", "a</think> b</think>", "<think>a</think>", "```</think>"])
+def test_the_end_of_a_thought_in_an_argument_ends_no_thought(kind: ToolCallFormat, before: str, note: str) -> None:
+    if kind is G and "```" in note:
+        return
+    calls = [ToolCall("add", {"a": 1, "note": note})]
+    turn = parse_turn(before + render_calls(calls, kind), kind, [ADD])
+    assert turn.calls == tuple(calls)
+    assert turn.content == before
+
+
+@pytest.mark.parametrize("kind", ToolCallFormat)
+@pytest.mark.parametrize("note", ["", "</think>"])
+def test_a_call_in_a_thought_that_began_in_the_prompt_does_not_count(kind: ToolCallFormat, note: str) -> None:
+    draft, call = (render_calls([ToolCall("add", {"a": number, "note": note})], kind) for number in (1, 2))
+    draft = draft if not note else draft[:20]
     turn = parse_turn(f"{draft} Is it right?</think>{call}", kind, [ADD])
-    assert turn.calls == (ToolCall("add", {"a": 2}),)
+    assert turn.calls == (ToolCall("add", {"a": 2, "note": note}),)
 
 
 def test_an_open_xml_call_in_a_thought_does_not_reach_into_the_call() -> None:

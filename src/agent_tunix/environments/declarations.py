@@ -43,8 +43,8 @@ def render_declarations(tools: Sequence[Tool], call_format: ToolCallFormat | str
 def render_calls(calls: Sequence[ToolCall], call_format: ToolCallFormat | str) -> str:
     """Return the text of a turn that makes these calls.
 
-    `parse_turn` reads it, unless an argument contains `</think>` or the text that ends a call or an argument in the
-    format: three backticks for `gemma`, `</function_calls>` for `olmo3`, `</parameter>` for `qwen_xml`.
+    `parse_turn` reads it, unless an argument contains the text that ends a call or an argument in the format: three
+    backticks for `gemma`, `</function_calls>` for `olmo3`, `</parameter>` for `qwen_xml`.
     """
     kind = ToolCallFormat(call_format)
     if kind in (ToolCallFormat.GEMMA, ToolCallFormat.OLMO3):

@@ -9,8 +9,8 @@
 | `olmo3` | `<function_calls>add(a=1)</function_calls>`, one call per line |
 
 A turn may have several calls. Text that looks like a call but is not one becomes a `MalformedCall` with the reason. A
-call in a thought (before the last `</think>`) does not count. The closing tag of the last call may be missing, because
-it may be the string at which the turn was stopped.
+call in a thought (before `</think>`) does not count. A `</think>` in an argument does not end a thought. The closing
+tag of the last call may be missing, because it may be the string at which the turn was stopped.
 """
 
 import ast
@@ -18,7 +18,7 @@ import enum
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ _DEEPEST = 100
 _MOST_BITS = 14_000
 
 _THOUGHT_ENDS = "</think>"
+_STARTS_TRIED = 8
 _OPEN, _CLOSE, _PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]*)>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]*)>")
@@ -136,13 +137,14 @@ def parse_turn(text: str, call_format: ToolCallFormat | str, tools: Sequence[Too
         tools: Tools of the episode. `qwen_xml` has no types, so the tools' types decide which values are strings.
     """
     reader = _READERS[ToolCallFormat(call_format)]
-    thought, end_of_thought, rest = text.rpartition(_THOUGHT_ENDS)
-    if not end_of_thought and "<think>" in text:
+    start = _end_of_thought(text, reader, tools)
+    if start is None:
         return ParsedTurn(text, ())
+    rest = text[start:]
     for end in _ENDS_OF_TURN:
         rest = rest.removesuffix(end)
     calls: list[ToolCall | MalformedCall] = []
-    content = [thought + end_of_thought]
+    content = [text[:start]]
     for part in reader(rest, tools):
         if isinstance(part, str):
             content.append(part)
@@ -164,6 +166,27 @@ def text_after_thoughts(text: str) -> str:
 # A part of a turn: text, a call or a malformed call.
 _Part = str | ToolCall | MalformedCall
 _Reader = Callable[[str, Sequence[Tool]], Iterator[_Part]]
+
+
+def _end_of_thought(text: str, reader: _Reader, tools: Sequence[Tool]) -> int | None:
+    """Return the position after the last `</think>` outside the arguments; 0 for no thought, None for an open one."""
+    ends = [match.end() for match in re.finditer(_THOUGHT_ENDS, text)]
+    if not ends:
+        return None if "<think>" in text else 0
+    starts = [0, *ends[:-1]][:_STARTS_TRIED]
+    return next((start for start in starts if _ends_in_argument(reader(text[start:], tools))), ends[-1])
+
+
+def _ends_in_argument(parts: Iterable[_Part]) -> bool:
+    """Return True if the first `</think>` is in an argument of a call."""
+    for part in parts:
+        if isinstance(part, ToolCall):
+            arguments = json.dumps(part.arguments)
+            if _THOUGHT_ENDS in arguments:
+                return _OPEN not in arguments  # an unclosed call of the thought would reach to the next call
+        elif "think>" in (part if isinstance(part, str) else part.text):
+            return False
+    return False
 
 
 class _Fault(Exception):
