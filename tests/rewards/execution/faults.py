@@ -27,7 +27,7 @@ Act = Callable[[], Any]
 Outcomes = tuple[Outcome, ...]
 
 SCORED, ERROR, TIMEOUT = (Outcome.SCORED,), (Outcome.ERROR,), (Outcome.TIMEOUT,)
-BAD_REFERENCE = (Outcome.BAD_REFERENCE,)
+DIED_OR_LATE, BAD_REFERENCE = (Outcome.ERROR, Outcome.TIMEOUT), (Outcome.BAD_REFERENCE,)
 
 _kept: list[Any] = []
 
@@ -138,6 +138,13 @@ def deadlock() -> None:
     lock = threading.Lock()
     lock.acquire()
     lock.acquire()
+
+
+@fault("kills its parent", DIED_OR_LATE)
+def kill_parent() -> float:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(1000)
+    return 1.0
 
 
 fault("sleeps for ever", TIMEOUT, r"took longer than \S+ s")(lambda: time.sleep(1000))

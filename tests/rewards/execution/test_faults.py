@@ -21,6 +21,7 @@ NO_RAY = pytest.mark.skipif(
 REPRESENTATIVE = ("raises", "bad reference", "extras that cannot be pickled", "os._exit", "a child process left behind")
 # Long beside what a well-behaved call takes, so that a machine that halts for a moment makes none of them late.
 SHORT_S, LONG_S = 5.0, 60.0
+KILLS_ALL = "kills its parent"
 
 
 @contextmanager
@@ -47,9 +48,14 @@ def patient() -> Iterator[Runner[Mixture]]:
 # First, so that it has ended when `patient` takes stock.
 def test_faults_that_never_end_are_ended_and_cost_nobody_else() -> None:
     """A worker for each, so that all limits pass at once."""
-    never_ending = [name for name, fault in FAULTS.items() if fault.never_ends]
+    never_ending = [name for name, fault in FAULTS.items() if fault.never_ends and name != KILLS_ALL]
     with running("plain", "process", SHORT_S, num_workers=len(never_ending)) as runner:
         check(runner, ["before", *never_ending, "after", "long after", "last of all"])
+
+
+def test_a_fault_that_kills_all_workers_is_ended_and_costs_nobody_else() -> None:
+    with running("plain", "process", SHORT_S) as runner:
+        check(runner, ["before", KILLS_ALL, "after", "long after", "last of all"])
 
 
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if not fault.never_ends])

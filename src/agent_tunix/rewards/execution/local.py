@@ -155,7 +155,10 @@ class LocalExecutor(QueueExecutor):
                 if slot.worker is not None and not slot.worker.is_alive:  # it died while idle
                     slot.clear()
                 if task is not None:
-                    self._do(slot, task)
+                    try:
+                        self._do(slot, task)
+                    finally:
+                        self._backlog.release(task)
                 elif (key := self._next_to_load(slot)) is not None and not self._backlog.is_closed:
                     self._load_ahead(slot, key)
         finally:

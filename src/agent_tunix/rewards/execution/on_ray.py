@@ -105,6 +105,7 @@ class RayExecutor(QueueExecutor):
                     self._backlog.record(task, place, scores)
             except Exception as error:  # Ray may raise any error, and no caller may wait forever
                 self._backlog.fail(task, f"Ray could not score it: {error}")
+            self._backlog.release(task)
 
     def _score(self, number: int, task: Task) -> list[list[Score]]:
         for remaining in reversed(range(_MOST_LOSSES)):

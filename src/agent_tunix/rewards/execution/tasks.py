@@ -42,6 +42,8 @@ class Task:
     calls: list[Call]
     share: int | None  # number of concurrent calls; None: one after the other
     tries: int = 0  # number of times that each of them was started before
+    # True if no other task may run at the same time, because all workers died during an earlier try.
+    exclusive: bool = False
     # Start of each call that has begun, by number, in `time.monotonic`.
     begun: dict[int, float] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)  # numbers of calls that have their scores
@@ -104,6 +106,7 @@ class Backlog:
         self._max_concurrency = max_concurrency
         self._changed = threading.Condition()
         self._queue: collections.deque[Task] = collections.deque()
+        self._busy: list[Task] = []
         self._running: dict[int, Work] = {}
         self._fault: BaseException | None = None
         self.is_closed = False
@@ -134,10 +137,20 @@ class Backlog:
         return work.future
 
     def take(self, has_else_to_do: Callable[[], bool] = lambda: False) -> Task | None:
-        """Wait for the next task; None if the backlog is closed or there is something else to do."""
+        """Wait for the next task, until `release`; None if the backlog is closed or there is something else to do."""
         with self._changed:
-            self._changed.wait_for(lambda: self.is_closed or self._queue or has_else_to_do())
-            return None if self.is_closed or not self._queue else self._queue.popleft()
+            self._changed.wait_for(lambda: self.is_closed or self._has_task() or has_else_to_do())
+            if self.is_closed or not self._has_task():
+                return None
+            task = self._queue.popleft()
+            self._busy.append(task)
+            return task
+
+    def release(self, task: Task) -> None:
+        """Note that nobody works on a task any more."""
+        with self._changed:
+            self._busy.remove(task)
+            self._changed.notify_all()
 
     def wake(self) -> None:
         """Have those who wait for a task look for something else to do."""
@@ -188,12 +201,13 @@ class Backlog:
         others = [task.calls[number] for number in left if number not in suspects]
         if others:
             self.put_back(Task(task.work, others, task.share))
-        if len(suspects) == 1 and (death.timed_out or task.tries):
+        alone = task.exclusive or not death.all_died
+        if len(suspects) == 1 and alone and (death.timed_out or task.tries):
             self._blame(task, suspects[0], death, limit_s)
             return
         share = None if task.share is None else 1
         for number in suspects:
-            self.put_back(Task(task.work, [task.calls[number]], share, task.tries + 1))
+            self.put_back(Task(task.work, [task.calls[number]], share, task.tries + 1, exclusive=death.all_died))
 
     def close(self, fault: BaseException | None = None) -> None:
         """End all waiting futures: with an error about `fault`, or cancelled if it is None."""
@@ -208,6 +222,11 @@ class Backlog:
             elif work.future.set_running_or_notify_cancel():
                 is_plain = isinstance(fault, SandboxUnavailableError)
                 work.future.set_exception(fault if is_plain else RewardError(f"the reward workers failed: {fault!r}"))
+
+    def _has_task(self) -> bool:
+        return bool(self._queue) and not (
+            self._busy and (self._queue[0].exclusive or any(task.exclusive for task in self._busy))
+        )
 
     def _blame(self, task: Task, number: int, death: WorkerDiedError, limit_s: float) -> None:
         if death.timed_out:
