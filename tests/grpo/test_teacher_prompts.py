@@ -1,4 +1,4 @@
-"""What a teacher is shown: solutions of the group, feedback, and texts cut to the context."""
+"""Texts that a teacher is shown: solutions of the group, feedback, and texts cut to the context."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

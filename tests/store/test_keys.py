@@ -1,19 +1,10 @@
 import re
-from pathlib import Path
-
-import pytest
 
 from agent_tunix.errors import AccessDeniedError, NameTakenError, NotStoredError, StoreRequestError
 from agent_tunix.store import Key
 from agent_tunix.store.opening import Store
 from agent_tunix.store.schema import metadata
 from tests.raising import raises
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """SQLite alone: the statements are those of reward functions, which meet PostgreSQL too."""
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 def test_a_secret_authenticates_its_key(store: Store) -> None:

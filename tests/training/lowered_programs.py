@@ -38,18 +38,10 @@ from tests.training import test_episodes
 
 PLATFORMS = ("cuda", "tpu")
 MESHES = ([1, 1, 1], [2, 2, 2])
-ADAPTERS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "LoRA": {"lora_rank": 2, "remat": True},
-    "QLoRA": {"lora_rank": 2, "quantization": "nf4"},
-}
-# Families with layers that no other has; the rest are made of the same. Projections, and so adapters, are shared.
-CASES = {
-    "qwen3": ("plain", MESHES[0]),
-    "qwen3_moe": ("LoRA", MESHES[1]),  # experts are never quantised
-    "gemma4_text": ("QLoRA", MESHES[1]),
-    "qwen3_5_text": ("plain", MESHES[1]),
-}
+# Those with layers that no other has; the rest are made of the same.
+FAMILIES = ("qwen3", "qwen3_moe", "gemma4_text", "qwen3_5_text")
+ADAPTERS: dict[str, dict[str, Any]] = {"plain": {}, "LoRA": {"lora_rank": 2, "remat": True}, "QLoRA": {"lora_rank": 2}}
+QUANTIZATIONS = ("nf4", "int8")
 COMPILES = "--compile" in sys.argv
 # Prompts of a step, completions of each, tokens of a prompt and of a completion.
 B, G, P, T = 4, 4, 8, 16
@@ -169,16 +161,24 @@ def main() -> None:
     found = {}
     # So that experts sort the tokens of an update, but not those of sampling.
     experts.FEW_TOKENS = 32
-    for family, (adapter, shape) in CASES.items():
+    for number, family in enumerate(FAMILIES):
         directory = make_larger(Path(sys.argv[1]) / family, family)
-        config = Config()
-        config.training.batch_size, config.training.micro_batch_size = B, B
-        config.grpo.num_generations, config.grpo.beta = G, 0.1
-        config.grpo.teacher, config.grpo.teacher_top_k = str(directory), 4
-        # As on an accelerator: the default depends on the machine.
-        config.model = ModelConfig(dtype="bfloat16", **ADAPTERS[adapter])
-        shape = MESHES[0] if COMPILES else shape
-        found[f"{family}, {adapter}, {shape}"] = lower_run(directory, config, shape)
+        # All for the first family; the others share its projections.
+        adapters = ADAPTERS if number == 0 else [[*ADAPTERS][number % len(ADAPTERS)]]
+        if family == "qwen3_moe":  # experts are never quantised
+            adapters = ["LoRA"]
+        for adapter in adapters:
+            config = Config()
+            config.training.batch_size, config.training.micro_batch_size = B, B
+            config.grpo.num_generations, config.grpo.beta = G, 0.1
+            config.grpo.teacher, config.grpo.teacher_top_k = str(directory), 4
+            # As on an accelerator: the default depends on the machine.
+            config.model = ModelConfig(dtype="bfloat16", **ADAPTERS[adapter])
+            if adapter == "QLoRA":
+                config.model.quantization = QUANTIZATIONS[min(number, 1)]
+            single = [MESHES[0]] if COMPILES else [MESHES[-1]]
+            for shape in MESHES if (number, adapter) == (0, "plain") else single:
+                found[f"{family}, {adapter}, {shape}"] = lower_run(directory, config, shape)
     print(json.dumps(found))
 
 

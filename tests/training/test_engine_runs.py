@@ -62,11 +62,12 @@ def test_rewards_and_token_ids_are_those_of_a_run_without_engines(
     assert_same_run(run(tmp_path / "expected"), found)
 
 
+@pytest.mark.parametrize("rank", [0, 4])
 def test_steps_are_sampled_ahead_with_the_weights_of_their_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sample_greedily(monkeypatch)
-    overrides = (ADAPTER, "optimizer.learning_rate=3e-3")
+    overrides = (f"model.lora_rank={rank}", "optimizer.learning_rate=3e-3")
     found = run(tmp_path / "found", *overrides, *ENGINE, "engine.num_processes=1", "engine.max_staleness=1")
     with sampling_here():
         expected = run(tmp_path / "expected", *overrides, *lagging(1))

@@ -12,7 +12,7 @@ import pytest
 from agent_tunix.policy.network.attention import Groups, attend_in_groups
 from agent_tunix.policy.network.row_kernel import RowKernel
 from tests.eight_devices import run_on_eight_devices
-from tests.training.lowered_programs import CASES, MESHES, lower
+from tests.training.lowered_programs import FAMILIES, MESHES, lower
 
 # Sampling, training and evaluation; then episodes, whose turns begin with a chunk of a reply.
 FUNCTIONS = {"generate", "_reference_logps", "_judge", "update"} | {
@@ -33,7 +33,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", CASES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_program_lowers_for_accelerators(found: dict[str, Any], family: str) -> None:
     programs = [programs for case, programs in found.items() if case.startswith(f"{family}, ")]
     assert programs

@@ -23,8 +23,17 @@ from tests.training.support import copy_run
 Damage = Callable[[Path], object]
 
 
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
 def tear(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def zero(path: Path) -> None:
+    """Data that was never flushed, as a power cut leaves it."""
+    path.write_bytes(bytes(path.stat().st_size))
 
 
 def remove(path: Path) -> None:
@@ -32,7 +41,7 @@ def remove(path: Path) -> None:
 
 
 SIDE_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "findings.jsonl", "status.json", "checkpoints.json")
-DAMAGES: dict[str, Damage] = {"torn": tear, "removed": remove}
+DAMAGES: dict[str, Damage] = {"empty": empty, "torn": tear, "zeros": zero, "removed": remove}
 
 
 @pytest.fixture
